@@ -29,7 +29,8 @@ again: it has the same syntax tree. Standard input (-) is printed.
 
 These are left alone: expressions in JSON, between YAML's brackets, with an anchor or with a
 tag, and other texts than the expressions of MutatingAdmissionPolicies and
-ValidatingAdmissionPolicies.
+ValidatingAdmissionPolicies. Those of Kyverno's MutatingPolicies are such: for controllers
+Kyverno rewrites their text.
 
 Exit codes:
   0  everything is formatted

@@ -228,16 +228,17 @@ func explained(r *convert.Result, request Request, want, got Result) bool {
 // explainsMutating reports whether a reason of a MutatingPolicy's verdict can be that of a
 // difference.
 func explainsMutating(reason string, request Request, want Result) bool {
-	metadata, _ := request.Object["metadata"].(map[string]any)
 	switch {
 	case strings.Contains(reason, "Kyverno's autogen"):
 		return request.Object["kind"] != "Pod"
 	case strings.Contains(reason, "oldObject is null"):
 		return request.Operation == "CREATE"
 	case strings.Contains(reason, "resourceNames"):
-		return metadata["generateName"] != nil
+		return metadataOf(request.Object)["generateName"] != nil
 	case strings.Contains(reason, "undoes all mutations"):
 		return want.Error == ""
+	case strings.Contains(reason, "evaluates a variable once"), strings.Contains(reason, "between mutations"):
+		return true
 	case strings.Contains(reason, "Kyverno panics"):
 		return strings.HasPrefix(want.Error, "panic: ")
 	}

@@ -230,10 +230,15 @@ func (p *pool) object(seed uint64, i int) *Request {
 		obj = verify.Defaulted(obj)
 	}
 	r.Object = plain(obj)
-	if g.chance(30) {
+	if g.chance(30) && metadataOf(obj)["name"] != nil { // what is updated has a name
 		r.Operation, r.OldObject = "UPDATE", plain(obj)
 	}
 	return r
+}
+
+func metadataOf(obj map[string]any) map[string]any {
+	m, _ := obj["metadata"].(map[string]any)
+	return m
 }
 
 // keysOf are lists whose elements have a key. A server refuses some with equal or empty keys, and

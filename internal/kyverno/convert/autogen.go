@@ -13,6 +13,11 @@ const controllersAnnotation = "pod-policies.kyverno.io/autogen-controllers"
 
 var podControllers = []string{"DaemonSet", "Deployment", "Job", "StatefulSet", "ReplicaSet", "ReplicationController", "CronJob"}
 
+// filtered is the kind of controllers that Kyverno leaves out by resourceFilters of its own
+// ConfigMap, for whatever rule. A policy for it would change a ReplicaSet of a Deployment whose
+// template it did not change, and then the Deployment's controller makes another, without end.
+const filtered = "ReplicaSet"
+
 // variant is a rule as Kyverno runs it: the rule itself, or one that it made for controllers.
 type variant struct {
 	rule  *policy.Rule
@@ -47,13 +52,10 @@ func autogen(p *policy.Policy) []variant {
 	}
 	everything := slices.Equal(controllers, []string{"all"})
 	var others []string
-	for _, c := range controllers {
-		if c != "CronJob" && slices.Contains(podControllers, c) {
+	for _, c := range podControllers {
+		if c != "CronJob" && c != filtered && (everything || slices.Contains(controllers, c)) {
 			others = append(others, c)
 		}
-	}
-	if everything {
-		others = podControllers[:6]
 	}
 	var out []variant
 	for i := range p.Rules.Rules {

@@ -98,10 +98,10 @@ func typeInCEL(e expr) string {
 		return "string"
 	case e.Bind != celgen.BindMember:
 		return ""
+	case ofObject.MatchString(e.Text) && !typedCall.MatchString(e.Text):
+		return "dyn" // with orValue("x"), too
 	case textCall.MatchString(e.Text):
 		return "string"
-	case ofObject.MatchString(e.Text) && !typedCall.MatchString(e.Text):
-		return "dyn"
 	}
 	return ""
 }

@@ -50,9 +50,11 @@ func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 		if celControllers[n] == "" {
 			refuseFor("write a policy for them", "autogen for %s: Kyverno looks for the template of Pods in them", n)
 		}
-		if n == "cronjobs" {
+		switch n {
+		case "replicasets": // filtered
+		case "cronjobs":
 			crons = append(crons, n)
-		} else {
+		default:
 			others = append(others, n)
 		}
 	}

@@ -1,11 +1,16 @@
 package convert
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/mapd-project/mapd/internal/celgen"
 )
 
 // libraries of Kyverno that no server has, and what stands for them.
@@ -113,14 +118,15 @@ func (r *Result) celUnit(rule *Rule) Unit {
 	if s.ReinvocationPolicy != nil && *s.ReinvocationPolicy != "" {
 		reinvocation = *s.ReinvocationPolicy
 	}
-	r.celDifferences(rule, texts)
-	conditions, mutations := movedToMutations(conditions, s.Mutations)
+	mutations := joinedPatches(rule, s.Mutations)
+	r.celDifferences(rule, texts, mutations)
+	conditions, mutations = movedToMutations(nameConditions(conditions), mutations)
 	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
 		MatchConstraints: s.MatchConstraints.DeepCopy(), MatchConditions: conditions, Variables: s.Variables, Mutations: mutations,
 		FailurePolicy: &fail, ReinvocationPolicy: reinvocation,
 	}
 	u := Unit{
-		Name: name, Rules: []string{p.Name}, Mutations: slices.Repeat([]string{p.Name}, len(s.Mutations)),
+		Name: name, Rules: []string{p.Name}, Mutations: slices.Repeat([]string{p.Name}, len(mutations)),
 		Policy: &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
 		Binding: &admissionregistrationv1.MutatingAdmissionPolicyBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name},
@@ -140,6 +146,53 @@ var (
 	// objectsInValue matches a JSON patch whose value is a list or map with objects in it.
 	objectsInValue = regexp.MustCompile(`\bvalue\s*:\s*[\[{][^\]}]*\bObject\b`)
 )
+
+// nameConditions gives conditions names that a server takes, where theirs are not such.
+func nameConditions(conditions []admissionregistrationv1.MatchCondition) (named []admissionregistrationv1.MatchCondition) {
+	for _, c := range conditions {
+		name := c.Name
+		if len(validation.IsQualifiedName(name)) > 0 {
+			name = strings.Trim(notInNames.ReplaceAllString(name, "-"), "-_.")
+			name = cmp.Or(strings.Trim(name[:min(len(name), 50)], "-_."), "condition")
+		}
+		named = celgen.AddCondition(named, name, c.Expression)
+	}
+	return named
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+// empties matches an empty map or list as the value of a JSON patch.
+var empties = regexp.MustCompile(`\bvalue\s*:\s*(\{\s*\}|\[\s*\])`)
+
+// joinedPatches makes one of JSON patches that stand one after the other, if one adds an empty map or
+// list: a server drops it before the next mutation.
+func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (out []admissionregistrationv1.Mutation) {
+	open := false // the last mutation adds something empty
+	for _, m := range mutations {
+		if m.JSONPatch == nil {
+			if open {
+				rule.note(Differs, "a server drops an empty map or list between mutations")
+			}
+			out, open = append(out, m), false
+			continue
+		}
+		expression := m.JSONPatch.Expression
+		switch {
+		case open && ofObjects.MatchString(expression):
+			rule.note(Differs, "a server drops an empty map or list between mutations")
+			out = append(out, m)
+		case open:
+			last := out[len(out)-1].DeepCopy()
+			last.JSONPatch.Expression = formatted(celgen.Joined("+", celgen.BindSum, atom("("+last.JSONPatch.Expression+")", ""), atom("("+expression+")", "")))
+			out[len(out)-1] = *last
+		default:
+			out = append(out, m)
+		}
+		open = open || empties.MatchString(expression)
+	}
+	return out
+}
 
 // movedToMutations has mutations ask the conditions if one uses namespaceObject, which a server does
 // not have in match conditions. They move together, since one that does not hold makes up for
@@ -173,7 +226,7 @@ func movedToMutations(conditions []admissionregistrationv1.MatchCondition, mutat
 }
 
 // celDifferences notes what Kyverno does otherwise than a server with the same policy.
-func (r *Result) celDifferences(rule *Rule, texts []string) {
+func (r *Result) celDifferences(rule *Rule, texts []string, mutations []admissionregistrationv1.Mutation) {
 	s := r.Policy.CEL
 	creates, named := false, false
 	for _, m := range s.MatchConstraints.ResourceRules {
@@ -186,7 +239,12 @@ func (r *Result) celDifferences(rule *Rule, texts []string) {
 	if named {
 		rule.note(Differs, "in Kyverno, resourceNames are also beginnings of generateName")
 	}
-	if s.FailurePolicy != nil && *s.FailurePolicy == admissionregistrationv1.Ignore && len(s.Mutations) > 1 {
+	if len(mutations) > 1 && slices.ContainsFunc(s.Variables, func(v admissionregistrationv1.Variable) bool {
+		return slices.ContainsFunc(mutations[:len(mutations)-1], func(m admissionregistrationv1.Mutation) bool { return mayChange(m, v.Expression) })
+	}) {
+		rule.note(Differs, "Kyverno evaluates a variable once; a server does so for each mutation, on what the one before made")
+	}
+	if s.FailurePolicy != nil && *s.FailurePolicy == admissionregistrationv1.Ignore && len(mutations) > 1 {
 		rule.note(Differs, "after an error Kyverno undoes all mutations of the policy, with failurePolicy: Ignore; the policy keeps the others")
 	}
 	for _, m := range s.Mutations {
@@ -194,6 +252,37 @@ func (r *Result) celDifferences(rule *Rule, texts []string) {
 			rule.note(Better, "Kyverno panics at Object{…} in a list or map that is the value of a JSON patch")
 		}
 	}
+}
+
+var (
+	fieldOf = regexp.MustCompile(`[.?]\??([A-Za-z_]\w*)`)
+	// everywhere are names that an expression has whatever it reads.
+	everywhere = []string{"spec", "metadata", "template", "jobTemplate", "orValue", "optMap", "map", "filter", "exists", "all", "size", "hasValue", "value"}
+)
+
+// mayChange reports whether a mutation may change what an expression reads of the object: whether it
+// has the name of one of the fields.
+func mayChange(m admissionregistrationv1.Mutation, expression string) bool {
+	if !ofObjects.MatchString(expression) {
+		return false
+	}
+	text := ""
+	if m.ApplyConfiguration != nil {
+		text = m.ApplyConfiguration.Expression
+	}
+	if m.JSONPatch != nil {
+		text = m.JSONPatch.Expression
+	}
+	known := false
+	for _, f := range fieldOf.FindAllStringSubmatch(expression, -1) {
+		if slices.Contains(everywhere, f[1]) {
+			continue
+		}
+		if known = true; regexp.MustCompile(`\b` + f[1] + `\b`).MatchString(text) {
+			return true
+		}
+	}
+	return !known
 }
 
 var ofVariables = regexp.MustCompile(`\bvariables\.([A-Za-z_][A-Za-z0-9_]*)`)

@@ -502,6 +502,9 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	if slices.ContainsFunc(g.targets, target.every) {
 		note(Differs, "Kyverno's own ConfigMap leaves out kinds such as Event and Node (resourceFilters); the policy is for all kinds")
 	}
+	if slices.ContainsFunc(g.targets, func(t target) bool { return t.gvk.Kind == filtered }) {
+		note(Differs, "Kyverno's own ConfigMap leaves out ReplicaSets (resourceFilters); the policy is for them")
+	}
 	for _, t := range g.targets {
 		if !t.known {
 			rule.note(Differs, fmt.Sprintf("the resource %s, with namespaces, is guessed from the kind %s of %s: if it is another, the policy does nothing; pass the CustomResourceDefinition", t.resource, t.gvk.Kind, t.gvk.GroupVersion()))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -248,6 +249,32 @@ spec:
 	r = convert.Policy(policies(t, []byte(patch))[0], convert.Options{Types: builtin})
 	if len(r.Units) != 0 || r.Rules[0].Verdict != convert.Refused {
 		t.Errorf("%+v", r.Rules)
+	}
+}
+
+// Kyverno's own ConfigMap leaves out ReplicaSets.
+func TestReplicaSets(t *testing.T) {
+	const label = "mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}"
+	cel := "apiVersion: policies.kyverno.io/v1\nkind: MutatingPolicy\nmetadata: {name: a}\nspec:\n  matchConstraints: {resourceRules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n" +
+		"  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: \"Object{spec: Object.spec{hostNetwork: true}}\"}}]\n"
+	rules := "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec:\n  rules:\n  - {name: r, match: {any: [{resources: {kinds: [Pod]}}]}, " + label + "}\n"
+	for _, text := range []string{cel, rules, strings.Replace(rules, "{name: a}", "{name: a, annotations: {pod-policies.kyverno.io/autogen-controllers: all}}", 1)} {
+		r := convert.Policy(policies(t, []byte(text))[0], convert.Options{Types: builtin})
+		if len(r.Units) != 3 || r.Rules[0].Verdict != convert.Exact {
+			t.Errorf("%d policies, %+v", len(r.Units), r.Rules)
+		}
+		for _, u := range r.Units {
+			for _, rule := range u.Policy.Spec.MatchConstraints.ResourceRules {
+				if slices.Contains(rule.Resources, "replicasets") {
+					t.Errorf("%s is for %v", u.Name, rule.Resources)
+				}
+			}
+		}
+	}
+	named := strings.Replace(rules, "kinds: [Pod]", "kinds: [ReplicaSet]", 1)
+	r := convert.Policy(policies(t, []byte(named))[0], convert.Options{Types: builtin})
+	if r.Rules[0].Verdict != convert.Differs || !strings.Contains(r.Rules[0].Reasons[0], "resourceFilters") {
+		t.Errorf("%+v", r.Rules[0])
 	}
 }
 

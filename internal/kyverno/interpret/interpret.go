@@ -83,6 +83,10 @@ func (p *Policy) Mutate(ctx context.Context, r Request) (result Result, err erro
 
 func (p *Policy) mutate(ctx context.Context, request *Request) Result {
 	unchanged := Result{Object: request.Object}
+	// Kyverno's own ConfigMap leaves them out (resourceFilters).
+	if (&unstructured.Unstructured{Object: request.Object}).GetKind() == "ReplicaSet" {
+		return unchanged
+	}
 	if ns := p.policy.Namespace; ns != "" {
 		for _, obj := range []map[string]any{request.Object, request.Old} {
 			if obj != nil && (&unstructured.Unstructured{Object: obj}).GetNamespace() != ns {

@@ -68,7 +68,16 @@ var (
 	functions     = jmespath.New(configuration)
 )
 
-func init() { ctrllog.SetLogger(logr.Discard()) }
+func init() {
+	ctrllog.SetLogger(logr.Discard())
+	// Of the ConfigMap that Kyverno is installed with, this is about controllers.
+	configuration.Load(&corev1.ConfigMap{Data: map[string]string{"resourceFilters": "[ReplicaSet,*,*]"}})
+}
+
+// filtered reports whether the webhook leaves out the request's object, for whatever policy.
+func filtered(r admissionv1.AdmissionRequest) bool {
+	return configuration.ToFilter(schema.GroupVersionKind(r.Kind), r.SubResource, r.Namespace, r.Name)
+}
 
 // Policy is a policy that Kyverno has accepted.
 type Policy interface {
@@ -135,8 +144,8 @@ func (r Request) admission() (admissionv1.AdmissionRequest, error) {
 // whose failurePolicy is Ignore changes nothing if one of its rules fails.
 func (p rules) Mutate(ctx context.Context, r Request) (Result, error) {
 	request, err := r.admission()
-	if err != nil {
-		return Result{}, err
+	if err != nil || filtered(request) {
+		return Result{Object: r.Object}, err
 	}
 	gvk := schema.GroupVersionKind(request.Kind)
 	info := kyvernov2.RequestInfo{AdmissionUserInfo: request.UserInfo}

@@ -45,8 +45,8 @@ var known = builtins{applyconfigurations.NewTypeConverter(scheme.Scheme)}
 // Ignore changes nothing if it fails.
 func (m mutating) Mutate(ctx context.Context, r Request) (Result, error) {
 	request, err := r.admission()
-	if err != nil {
-		return Result{}, err
+	if err != nil || filtered(request) {
+		return Result{Object: r.Object}, err
 	}
 	namespace := func(name string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: r.NamespaceLabels}}
