@@ -48,7 +48,7 @@ var library = []layer{
 	{"pkg/webhook", []string{"pkg/api", "pkg/policy", "pkg/engine", "pkg/memory", "pkg/tree"}},
 	{"pkg/mapd", []string{
 		"pkg/api", "pkg/binding", "pkg/cel", "pkg/explain", "pkg/legacy", "pkg/openapi", "pkg/policy", "pkg/engine", "pkg/kubewarden", "pkg/tree",
-		"internal/document/manifest", "internal/policyset", "internal/output/report", "internal/apiserver/defaulting",
+		"internal/document/manifest", "internal/policyset", "internal/output/report", "internal/apiserver/defaulting", "internal/words",
 	}},
 	{"pkg/legacy", []string{"pkg/api", "pkg/lookup", "pkg/tree"}},
 	{"pkg/legacy/direct", []string{"pkg/legacy", "pkg/tree"}},

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# hack/test.sh runs the tests of this module. Where goroutines meet, the
-# race detector watches; the rest does without, for which it computes five to ten times as
-# fast. No list is kept by hand:
+# hack/test.sh runs the tests of this module. Where goroutines meet, the race detector
+# watches; the rest does without, for which it computes five to ten times as fast. No list
+# is kept by hand:
 #
 #   - a package is concurrent if its code starts goroutines: its tests run with the race
 #     detector, but for those that say that they are not for it, or have less to do with it
@@ -24,7 +24,11 @@ starting=$(grep -rlE --include='*.go' --exclude='*_js.go' "$starts" .)
 among() { comm -12 <(echo "$all") <(xargs -n1 dirname | sort -u); }
 concurrent=$(grep -v '_test\.go$' <<<"$starting" | among)
 shared=$(comm -23 <(grep '_test\.go$' <<<"$starting" | among) <(echo "$concurrent"))
-files=$(for p in $shared; do grep "^$p/[^/]*_test\.go\$" <<<"$starting"; done)
+# A file without a test is for those of the other files.
+files=$(for p in $shared; do
+	some=$(grep "^$p/[^/]*_test\.go\$" <<<"$starting")
+	if [ -n "$(grep -LE '^func (Test|Fuzz|Example)' $some)" ]; then ls "$p"/*_test.go; else echo "$some"; fi
+done)
 rest=$(comm -23 <(echo "$all") <(echo "$concurrent"))
 
 # functions prints PACKAGE FUNCTION for each function that has a line that matches $says.

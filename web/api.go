@@ -5,7 +5,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/author/language"
 	"github.com/mapd-project/mapd/internal/author/verify"
-	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -72,7 +71,7 @@ type Answer struct {
 	// results are.
 	LeftOut []string `json:"leftOut,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
-	// Unbound are the policies that have no effect, since they have no binding.
+	// Unbound are the policies that have no effect, since they have no binding. No note says it.
 	Unbound []string `json:"unbound,omitempty"`
 	Results []Result `json:"results,omitempty"`
 	// Limits are there if a trace was asked for.
@@ -266,45 +265,4 @@ type PositionQuestion struct {
 type RangeQuestion struct {
 	DocumentQuestion
 	Range language.Range `json:"range"`
-}
-
-// Diagnostics are what is wrong with documents, by their names.
-type Diagnostics map[string][]Diagnostic
-
-// A Diagnostic is what is wrong at a place.
-type Diagnostic struct {
-	Range    language.Range `json:"range"`
-	Severity lint.Severity  `json:"severity"` // error, warning or info
-	Rule     string         `json:"rule"`
-	Message  string         `json:"message"`
-	Fixable  bool           `json:"fixable,omitempty"` // actions has an edit that mends it
-}
-
-// A Completion is something that may stand at the cursor.
-type Completion struct {
-	Label  string        `json:"label"`
-	Kind   string        `json:"kind"`             // field, variable, function, type, keyword or value
-	Detail string        `json:"detail,omitempty"` // its type, or how it is called
-	Doc    string        `json:"doc,omitempty"`    // Markdown
-	Edit   language.Edit `json:"edit"`
-}
-
-// A Hover is what is known of a word.
-type Hover struct {
-	Range language.Range `json:"range"`
-	Text  string         `json:"text"` // Markdown
-}
-
-// A Location is a place in a document.
-type Location struct {
-	Name  string         `json:"name"`
-	Range language.Range `json:"range"`
-}
-
-// An Action is an edit that mends something.
-type Action struct {
-	Title string `json:"title"`
-	// Diagnostic is what is gone then; an action without one mends all.
-	Diagnostic *Diagnostic     `json:"diagnostic,omitempty"`
-	Edits      []language.Edit `json:"edits"`
 }

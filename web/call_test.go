@@ -242,36 +242,36 @@ spec:
 	}
 	use := at(16, 55) // in variables.owner
 
-	found := ask[Diagnostics](t, d, "diagnose", doc(broken))["p.yaml"]
+	found := ask[map[string][]language.Diagnostic](t, d, "diagnose", doc(broken))["p.yaml"]
 	if len(found) != 2 || found[1].Severity != "error" || found[1].Range.Start.Line != 16 {
 		t.Errorf("diagnostics %+v", found)
 	}
-	if found := ask[Diagnostics](t, d, "diagnose", doc(policy))["p.yaml"]; len(found) > 0 && found[0].Severity == "error" {
+	if found := ask[map[string][]language.Diagnostic](t, d, "diagnose", doc(policy))["p.yaml"]; len(found) > 0 && found[0].Severity == "error" {
 		t.Errorf("diagnostics of a policy without a fault: %+v", found)
 	}
-	items := ask[[]Completion](t, d, "complete", PositionQuestion{doc(policy), use})
+	items := ask[[]language.Completion](t, d, "complete", PositionQuestion{doc(policy), use})
 	if len(items) != 1 || items[0].Label != "owner" || items[0].Kind != "variable" {
 		t.Errorf("completions %+v", items)
 	}
-	if h := ask[*Hover](t, d, "hover", PositionQuestion{doc(policy), use}); h == nil || !strings.Contains(h.Text, "string") {
+	if h := ask[*language.Hover](t, d, "hover", PositionQuestion{doc(policy), use}); h == nil || !strings.Contains(h.Text, "string") {
 		t.Errorf("hover %+v", h)
 	}
-	if h := ask[*Hover](t, d, "hover", PositionQuestion{doc(policy), at(1000, 0)}); h != nil {
+	if h := ask[*language.Hover](t, d, "hover", PositionQuestion{doc(policy), at(1000, 0)}); h != nil {
 		t.Errorf("hover of nothing: %+v", h)
 	}
-	if h := ask[*Hover](t, d, "hover", PositionQuestion{doc(policy), at(0, 0)}); h == nil || !strings.Contains(h.Text, "The group and version") {
+	if h := ask[*language.Hover](t, d, "hover", PositionQuestion{doc(policy), at(0, 0)}); h == nil || !strings.Contains(h.Text, "The group and version") {
 		t.Errorf("hover of a key: %+v", h)
 	}
 	// Objects are completed and checked, and are no documents of policies.
 	object := DocumentQuestion{LanguageQuestion{Documents: []Text{{Name: "p.yaml", Text: policy}}, Objects: []Text{{Name: "objects/p.yaml", Text: "apiVersion: v1\nkind: Pod\nspec:\n  hostNet\n  containrs: []\n"}}}, "objects/p.yaml"}
-	if items := ask[[]Completion](t, d, "complete", PositionQuestion{object, at(3, 9)}); len(items) != 1 || items[0].Label != "hostNetwork" {
+	if items := ask[[]language.Completion](t, d, "complete", PositionQuestion{object, at(3, 9)}); len(items) != 1 || items[0].Label != "hostNetwork" {
 		t.Errorf("completions of an object %+v", items)
 	}
 	object.Objects[0].Text = strings.Replace(object.Objects[0].Text, "  hostNet\n", "", 1)
-	if found := ask[Diagnostics](t, d, "diagnose", object.LanguageQuestion)["objects/p.yaml"]; len(found) != 1 || !strings.Contains(found[0].Message, "did you mean containers?") {
+	if found := ask[map[string][]language.Diagnostic](t, d, "diagnose", object.LanguageQuestion)["objects/p.yaml"]; len(found) != 1 || !strings.Contains(found[0].Message, "did you mean containers?") {
 		t.Errorf("diagnostics of an object %+v", found)
 	}
-	if l := ask[*Location](t, d, "definition", PositionQuestion{doc(policy), use}); l == nil || l.Range.Start.Line != 10 && l.Range.Start.Line != 11 {
+	if l := ask[*language.Location](t, d, "definition", PositionQuestion{doc(policy), use}); l == nil || l.Range.Start.Line != 10 && l.Range.Start.Line != 11 {
 		t.Errorf("definition %+v", l)
 	}
 	if edits := ask[[]language.Edit](t, d, "format", doc(policy)); len(edits) != 1 || strings.Contains(edits[0].Text, "{ ") {
@@ -279,12 +279,12 @@ spec:
 	}
 	whole := language.Range{End: at(100, 0)}
 	useless := strings.Replace(policy, "reinvocationPolicy: Never", "failurePolicy: Fail\n  reinvocationPolicy: Never", 1)
-	if actions := ask[[]Action](t, d, "actions", RangeQuestion{doc(useless), whole}); actions == nil {
+	if actions := ask[[]language.Action](t, d, "actions", RangeQuestion{doc(useless), whole}); actions == nil {
 		t.Error("actions: null")
 	}
 	large := doc(policy)
 	large.Documents = append(large.Documents, Text{Name: "large.yaml", Text: strings.Repeat("#", language.MaxDocument+1)})
-	if found := ask[Diagnostics](t, d, "diagnose", large); len(found["large.yaml"]) != 1 {
+	if found := ask[map[string][]language.Diagnostic](t, d, "diagnose", large); len(found["large.yaml"]) != 1 {
 		t.Errorf("diagnostics of a document that is too large: %+v", found["large.yaml"])
 	}
 }

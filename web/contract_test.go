@@ -24,12 +24,12 @@ var contract = map[string][2]reflect.Type{
 	"migrate":    {reflect.TypeFor[MigrateQuestion](), reflect.TypeFor[MigrateAnswer]()},
 	"verify":     {reflect.TypeFor[VerifyQuestion](), reflect.TypeFor[VerifyAnswer]()},
 	"suite":      {reflect.TypeFor[Question](), reflect.TypeFor[SuiteAnswer]()},
-	"diagnose":   {reflect.TypeFor[LanguageQuestion](), reflect.TypeFor[Diagnostics]()},
-	"complete":   {reflect.TypeFor[PositionQuestion](), reflect.TypeFor[[]Completion]()},
-	"hover":      {reflect.TypeFor[PositionQuestion](), reflect.TypeFor[*Hover]()},
-	"definition": {reflect.TypeFor[PositionQuestion](), reflect.TypeFor[*Location]()},
+	"diagnose":   {reflect.TypeFor[LanguageQuestion](), reflect.TypeFor[map[string][]language.Diagnostic]()},
+	"complete":   {reflect.TypeFor[PositionQuestion](), reflect.TypeFor[[]language.Completion]()},
+	"hover":      {reflect.TypeFor[PositionQuestion](), reflect.TypeFor[*language.Hover]()},
+	"definition": {reflect.TypeFor[PositionQuestion](), reflect.TypeFor[*language.Location]()},
 	"format":     {reflect.TypeFor[DocumentQuestion](), reflect.TypeFor[[]language.Edit]()},
-	"actions":    {reflect.TypeFor[RangeQuestion](), reflect.TypeFor[[]Action]()},
+	"actions":    {reflect.TypeFor[RangeQuestion](), reflect.TypeFor[[]language.Action]()},
 }
 
 // written are types that write their JSON themselves.

@@ -31,6 +31,7 @@ func (d *desk) evaluate(ctx context.Context, q EvaluateQuestion) (*Answer, error
 	note := func(n mapd.Note) {
 		if n.Kind == mapd.Unbound {
 			a.Unbound = append(a.Unbound, n.About...)
+			return
 		}
 		a.Notes = append(a.Notes, n.String())
 	}

@@ -77,73 +77,46 @@ func (d *desk) editing(q *DocumentQuestion) (*language.Workspace, error) {
 
 var tooLarge = fmt.Sprintf("the document has more than %d bytes, so it is not looked at", language.MaxDocument)
 
-func (d *desk) diagnose(ctx context.Context, q LanguageQuestion) (Diagnostics, error) {
+func (d *desk) diagnose(ctx context.Context, q LanguageQuestion) (map[string][]language.Diagnostic, error) {
 	w, err := d.edit(&q)
 	if err != nil {
 		return nil, err
 	}
-	found, err := w.Diagnostics(ctx)
+	out, err := w.Diagnostics(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := Diagnostics{}
 	for _, t := range slices.Concat(q.Documents, q.Objects) {
 		if len(t.Text) > language.MaxDocument {
-			out[t.Name] = []Diagnostic{{Severity: lint.Warning, Rule: "size", Message: tooLarge}}
-		}
-	}
-	for name, list := range found {
-		for _, x := range list {
-			out[name] = append(out[name], diagnostic(x))
+			out[t.Name] = []language.Diagnostic{{Severity: lint.Warning, Rule: "size", Message: tooLarge}}
 		}
 	}
 	return out, nil
 }
 
-func diagnostic(d language.Diagnostic) Diagnostic {
-	return Diagnostic{d.Range, d.Severity, d.Rule, d.Message, d.Fixable}
-}
-
-// itemKinds are the names of language.ItemKind.
-var itemKinds = map[language.ItemKind]string{
-	language.FieldItem: "field", language.VariableItem: "variable", language.FunctionItem: "function", language.TypeItem: "type", language.KeywordItem: "keyword", language.ValueItem: "value",
-}
-
-func (d *desk) complete(ctx context.Context, q PositionQuestion) ([]Completion, error) {
+func (d *desk) complete(ctx context.Context, q PositionQuestion) ([]language.Completion, error) {
 	w, err := d.editing(&q.DocumentQuestion)
 	if err != nil {
 		return nil, err
 	}
 	items, err := w.Complete(ctx, q.Name, q.Position)
-	out := make([]Completion, len(items))
-	for i, c := range items {
-		out[i] = Completion{c.Label, itemKinds[c.Kind], c.Detail, c.Doc, c.Edit}
-	}
-	return out, err
+	return append([]language.Completion{}, items...), err
 }
 
-func (d *desk) hover(ctx context.Context, q PositionQuestion) (*Hover, error) {
+func (d *desk) hover(ctx context.Context, q PositionQuestion) (*language.Hover, error) {
 	w, err := d.editing(&q.DocumentQuestion)
 	if err != nil {
 		return nil, err
 	}
-	h, err := w.Hover(ctx, q.Name, q.Position)
-	if h == nil {
-		return nil, err
-	}
-	return &Hover{h.Range, h.Text}, err
+	return w.Hover(ctx, q.Name, q.Position)
 }
 
-func (d *desk) definition(ctx context.Context, q PositionQuestion) (*Location, error) {
+func (d *desk) definition(ctx context.Context, q PositionQuestion) (*language.Location, error) {
 	w, err := d.editing(&q.DocumentQuestion)
 	if err != nil {
 		return nil, err
 	}
-	l, err := w.Definition(ctx, q.Name, q.Position)
-	if l == nil {
-		return nil, err
-	}
-	return &Location{l.Name, l.Range}, err
+	return w.Definition(ctx, q.Name, q.Position)
 }
 
 func (d *desk) format(ctx context.Context, q DocumentQuestion) ([]language.Edit, error) {
@@ -155,20 +128,11 @@ func (d *desk) format(ctx context.Context, q DocumentQuestion) ([]language.Edit,
 	return append([]language.Edit{}, edits...), err
 }
 
-func (d *desk) actions(ctx context.Context, q RangeQuestion) ([]Action, error) {
+func (d *desk) actions(ctx context.Context, q RangeQuestion) ([]language.Action, error) {
 	w, err := d.editing(&q.DocumentQuestion)
 	if err != nil {
 		return nil, err
 	}
 	actions, err := w.Actions(ctx, q.Name, q.Range)
-	out := []Action{}
-	for _, a := range actions {
-		action := Action{Title: a.Title, Edits: a.Edits}
-		if a.Diagnostic != nil {
-			x := diagnostic(*a.Diagnostic)
-			action.Diagnostic = &x
-		}
-		out = append(out, action)
-	}
-	return out, err
+	return append([]language.Action{}, actions...), err
 }

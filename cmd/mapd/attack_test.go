@@ -76,7 +76,7 @@ func TestAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "mapd", "serve", "--policies", policies, "--listen", "127.0.0.1:0", "--log-level", "error")
-	cmd.Env = append(os.Environ(), "GOMEMLIMIT=167772160", "TMPDIR="+dir)
+	cmd.Env = append(os.Environ(), "GOMEMLIMIT=167772160", "GOGC=100", "TMPDIR="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -452,7 +453,7 @@ func (e *evaluation) load(s streams, loader *moduleLoader, texts []mapd.File, li
 		return &codedError{code: exitPolicy}
 	case err != nil:
 		return usagef("--kubernetes: %w", err)
-	case len(policies.Policies()) == 0 && policies.Mutators()+policies.Kyverno()+len(policies.Kubewarden()) == 0 && !f.expand:
+	case policies.Len() == 0 && !f.expand:
 		return e.noPolicies()
 	}
 	e.swapped = len(texts) > 0 && len(live)+len(f.documents) == 0 && !hasPolicies(texts) && len(policies.Policies()) > 0 && policies.Mutators()+policies.Kyverno() == 0
@@ -553,7 +554,7 @@ func (e *evaluation) summarize() {
 	}
 	if len(unmet) > 0 && e.met != nil {
 		slices.Sort(unmet)
-		e.notes.say("note: ran for none of these objects (--explain says why): %s\n", report.Line(report.Some(unmet)))
+		e.notes.say("note: ran for none of these objects (--explain says why): %s\n", report.Line(words.Some(unmet, 10)))
 	}
 }
 

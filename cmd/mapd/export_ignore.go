@@ -156,7 +156,7 @@ func (f *exportIgnoreFlags) fromGenerated(ctx context.Context, s streams, rules 
 	case err != nil:
 		return f.usagef("%w", err)
 	}
-	if len(policies.Policies())+policies.Mutators()+policies.Kyverno()+len(policies.Kubewarden()) == 0 {
+	if policies.Len() == 0 {
 		return f.usagef("no policies in %s", strings.Join(f.policies, ", "))
 	}
 	var namespaces []string

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -113,7 +114,7 @@ func (d *rendering) again(r *mapd.Result) {
 // lacking returns what was not given, sorted.
 func (d *rendering) lacking() []string {
 	if len(d.nowhere) > 0 {
-		d.lacks("the namespace of %s: -n NAMESPACE", report.Some(d.nowhere))
+		d.lacks("the namespace of %s: -n NAMESPACE", words.Some(d.nowhere, 10))
 	}
 	for _, n := range d.policies.Assumed() {
 		switch n.Kind {

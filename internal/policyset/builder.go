@@ -468,7 +468,7 @@ func (b *builder) readBindings(unbound bool) {
 		if !unbound {
 			continue
 		}
-		name := UnboundBinding
+		name := unboundBinding
 		for names[name+"-"+p.Name()] {
 			name += "-"
 		}
@@ -491,6 +491,6 @@ func (b *builder) readBindings(unbound bool) {
 	slices.Sort(b.snapshot.Dangling)
 }
 
-// UnboundBinding begins the names of the bindings that Options.Unbound
+// unboundBinding begins the names of the bindings that Options.Unbound
 // makes.
-const UnboundBinding = "unbound"
+const unboundBinding = "unbound"

@@ -246,6 +246,12 @@ func (p *Policies) Sources() binding.Sources { return p.loaded.Sources() }
 // if there is none of them.
 func (p *Policies) Authorizer() authorizer.Authorizer { return p.loaded.Authorizer() }
 
+// Len returns how many policies of all kinds were loaded, bound or not: those of
+// [Policies.Policies], mutators, rules of Kyverno's policies and policies of Kubewarden.
+func (p *Policies) Len() int {
+	return len(p.Policies()) + p.Mutators() + p.Kyverno() + len(p.Kubewarden())
+}
+
 // Bindings returns how many bindings were loaded.
 func (p *Policies) Bindings() int {
 	n := len(p.loaded.Index.Bindings())

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -256,16 +257,11 @@ func (p *Policies) readsNamespaces() bool {
 func (p *Policies) Assumed() []Note {
 	var notes []Note
 	if names := p.loaded.Namespaces.Synthesised(); len(names) > 0 {
-		const most = 10
-		shown, more := names, ""
-		if len(names) > most {
-			shown, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
-		}
 		kind := Other
 		if p.readsNamespaces() {
 			kind = NoNamespace
 		}
-		notes = append(notes, note(kind, names, "Namespaces not given, taken as Active with only the label kubernetes.io/metadata.name: %s%s", strings.Join(shown, ", "), more))
+		notes = append(notes, note(kind, names, "Namespaces not given, taken as Active with only the label kubernetes.io/metadata.name: %s", words.Some(names, 10)))
 	}
 	if p.loaded.AuthorizerAsked() && !p.loaded.HasRBAC {
 		notes = append(notes, note(NoRBAC, nil, "no RBAC objects given: every check of a policy's authorizer was answered with no opinion"))

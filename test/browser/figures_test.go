@@ -21,6 +21,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
+// loads is how often the page is opened for the times of a first result.
+var loads = flag.Int("loads", 5, "how often the page is opened to measure its first result")
+
 var figures = flag.Bool("figures", false, "measure: the figures of docs/reference/performance.md")
 
 // A counter is a proxy of a playground that counts what it sends.
@@ -97,6 +100,7 @@ func quantile(values []float64, q float64) float64 {
 // measured returns the durations of a measure of the page, in milliseconds.
 func (b *tab) measured(name string) []float64 {
 	b.t.Helper()
+	b.until(name, js(`name => performance.getEntriesByName(name).length > 0`, name))
 	return eval[[]float64](b, js(`name => performance.getEntriesByName(name).map(e => e.duration)`, name))
 }
 
@@ -107,7 +111,7 @@ func TestFigures(t *testing.T) {
 		t.Skip("it measures only: make bench-browser")
 	}
 	var cold, warm []float64
-	for i := range 5 {
+	for i := range *loads {
 		// Another port is another site, of which the browser has nothing. It keeps files as
 		// large as the program only on disk, so not in a context of its own.
 		count, base := newCounter(t)
@@ -131,8 +135,10 @@ func TestFigures(t *testing.T) {
 	}
 	t.Logf("first result: cold %.0f ms, warm %.0f ms (medians of %d); load %s", quantile(cold, 0.5), quantile(warm, 0.5), len(cold), load())
 
-	b := openTab(t, playside)
+	b := newTab(t)
 	b.clock()
+	b.open(playside)
+	b.idle()
 	one := good()
 	many := good()
 	many.Documents = nil

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -206,6 +207,63 @@ func (b *tab) tabTo(selector string) {
 			return e.outerHTML.slice(0, 200)
 		})()`); hidden != "" {
 			b.t.Errorf("one cannot see that this has the focus: %s", hidden)
+		}
+	}
+}
+
+// The states that somebody meets, in both themes and on a phone. Pictures are kept in
+// bin/screenshots.
+func TestLookOfStates(t *testing.T) {
+	many := good()
+	many.Documents, many.Unbound = nil, true
+	many.Objects = []text{{"pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  containers:\n  - name: app\n    image: nginx\n"}}
+	for i := range 100 {
+		p := policyOf(fmt.Sprintf("team-label-%02d", i), strings.Replace(labelMutation, "'a': 'b'", fmt.Sprintf("'label-%02d': 'b'", i), 1))[0]
+		p.Name = fmt.Sprintf("p%02d.yaml", i)
+		many.Documents = append(many.Documents, p)
+	}
+	noMatch := good()
+	noMatch.Objects = []text{{"node.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: worker}\n"}}
+	unbound := good()
+	unbound.Unbound = false
+	states := []struct {
+		name string
+		open func(b *tab)
+	}{
+		{"first", func(b *tab) { b.open(playside); b.idle() }},
+		{"old", func(b *tab) {
+			q := example(t, "sidecar-apply")
+			b.open(playside + fragment(q))
+			b.stores(asked(t, q))
+			b.write(documentEditor, strings.Replace(q.Documents[0].Text, "Object{", "Object{{", 1))
+			b.old("result", true)
+		}},
+		{"no-match", func(b *tab) { b.open(playside + fragment(noMatch)); b.says("#pane-result", "no policy matched") }},
+		{"unbound", func(b *tab) { b.open(playside + fragment(unbound)); b.says("#pane-result .call", "no binding") }},
+		{"100-policies", func(b *tab) { b.open(playside + fragment(many)); b.stores(asked(t, many)) }},
+	}
+	for _, phone := range []bool{false, true} {
+		for _, theme := range []string{"light", "dark"} {
+			for _, s := range states {
+				name := "state-" + theme + "-" + s.name
+				if phone {
+					name = "phone-" + name
+				}
+				t.Run(name, func(t *testing.T) {
+					b := newTab(t)
+					if phone {
+						b.phone()
+					}
+					b.theme(theme)
+					if phone && s.name == "old" {
+						return // its editor is behind a button
+					}
+					s.open(b)
+					b.fits(name)
+					b.accessible(name)
+					b.picture(name)
+				})
+			}
 		}
 	}
 }

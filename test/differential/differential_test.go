@@ -92,6 +92,9 @@ func TestFixedScenarios(t *testing.T) {
 	// Environments of expressions come and go; collecting them is a third of it.
 	defer debug.SetGCPercent(debug.SetGCPercent(600))
 	first, last := 0, hammer.Count(500)
+	if testing.Short() {
+		last = 30
+	}
 	if from, to, ok := strings.Cut(os.Getenv("MAPD_SCENARIOS"), "-"); ok {
 		first, _ = strconv.Atoi(from)
 		last, _ = strconv.Atoi(to)
@@ -158,6 +161,7 @@ func keep(t testing.TB, s scenario, name string) string {
 }
 
 func FuzzDifferential(f *testing.F) {
+	hammer.Alone(f)
 	for seed := range byte(20) {
 		data := make([]byte, 400)
 		r := rand.NewChaCha8([32]byte{seed, 7})

@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"hash/fnv"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -30,11 +31,28 @@ func someOf(t *testing.T, plans []*plan) []*plan {
 	return some
 }
 
+// inTurn reports whether the variant i of n of a test runs. If only some cases do, it is one
+// of them, which the last commit chooses; otherwise all run.
+func inTurn(t *testing.T, i, n int) bool {
+	t.Helper()
+	if os.Getenv("MAPD_E2E_CASES") != "some" {
+		return true
+	}
+	commit, _, err := changedCases()
+	if err != nil {
+		t.Logf("all variants run: %v", err)
+		return true
+	}
+	return i == int(hashed(commit)%uint32(n))
+}
+
 // third returns 0, 1 or 2.
-func third(name string) uint32 {
+func third(name string) uint32 { return hashed(name) % 3 }
+
+func hashed(name string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(name))
-	return h.Sum32() % 3
+	return h.Sum32()
 }
 
 // changedCases returns the last commit, and the files of test/cases that are not what they

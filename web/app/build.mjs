@@ -43,6 +43,7 @@ const files = readdirSync(out, {recursive: true, withFileTypes: true})
   .filter(f => f.isFile() && !["sw.js", "version.txt", ".keep"].includes(f.name) && !f.name.endsWith(".LEGAL.txt"))
   .map(f => relative(out, join(f.parentPath, f.name)))
   .sort()
+const program = "mapd.wasm.gz"
 const hash = createHash("sha256")
 for (const f of files) hash.update(f).update(readFileSync(join(out, f)))
 const version = hash.digest("hex").slice(0, 16)
@@ -50,6 +51,7 @@ await build({
   ...options, entryPoints: [join(here, "src/sw.ts")], format: "iife",
   define: {
     VERSION: JSON.stringify(version),
+    PROGRAM: JSON.stringify({name: program, sum: createHash("sha256").update(readFileSync(join(out, program))).digest("hex")}),
     FILES: JSON.stringify(files.filter(f => !f.endsWith(".descriptions"))),
     LATER: JSON.stringify(files.filter(f => f.endsWith(".descriptions"))),
   },

@@ -27,8 +27,8 @@ import (
 // Suffix ends the names of manifest policies and their bindings (spec §1.5).
 const Suffix = ".static.k8s.io"
 
-// OriginAnnotation says which policy, binding and parameter a manifest policy stands for.
-const OriginAnnotation = "mapd.dev/exported-from"
+// originAnnotation says which policy, binding and parameter a manifest policy stands for.
+const originAnnotation = "mapd.dev/exported-from"
 
 // Policy is a policy that is to be exported.
 type Policy struct {
@@ -170,7 +170,7 @@ func metadata(from metav1.ObjectMeta, origin string) metav1.ObjectMeta {
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
-	out.Annotations[OriginAnnotation] = origin
+	out.Annotations[originAnnotation] = origin
 	return out
 }
 

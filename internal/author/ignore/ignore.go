@@ -9,7 +9,6 @@ package ignore
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -307,9 +307,7 @@ var simple = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // JSON escape each backslash, so that none of a text begins an escape.
 func quoted(s string) string {
 	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always has a text
+	_ = report.WriteJSON(&b, s, "") // a string always has a text
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

@@ -353,26 +353,25 @@ func (v *Verification) WriteJSON(w io.Writer) error { return report.WriteJSON(w,
 
 // WriteMarkdown writes the outcome as Markdown.
 func (v *Verification) WriteMarkdown(w io.Writer) error {
-	var b bytes.Buffer
-	b.WriteString("# Kyverno's rules and native policies on the same objects\n\n")
-	for _, s := range v.Sentences() {
-		fmt.Fprintf(&b, "- %s\n", page.Cell(s))
-	}
-	b.WriteString("\n| Policy | Rule | Verdict | Objects | Equal | But for order | Explained | Different | Not verified |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	p := page.Markdown("Kyverno's rules and native policies on the same objects")
+	p.List(v.Sentences())
+	t := &page.Table{Heads: []string{"Policy", "Rule", "Verdict", "Objects", "Equal", "But for order", "Explained", "Different", "Not verified"}}
 	for _, c := range v.Rules {
 		why := fmt.Sprint(c.NotVerified)
 		if text := cmp.Or(c.Invalid, c.Why); text != "" {
 			why += ": " + text
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %d | %d | %s |\n", page.Cell(c.Policy), page.Cell(cmp.Or(c.Rule, "all together")), c.Verdict,
-			c.Objects, c.Equal, c.Reordered, c.Explained, c.Different, page.Cell(why))
+		n := fmt.Sprint
+		t.Row(c.Policy, cmp.Or(c.Rule, "all together"), string(c.Verdict), n(c.Objects), n(c.Equal), n(c.Reordered), n(c.Explained), n(c.Different), why)
 	}
+	p.Table(t)
 	for _, c := range v.Rules {
 		if c.First != nil {
-			fmt.Fprintf(&b, "\n## %s\n\n%s\n", page.Cell(c.name()), page.Fence("", migrate.ShowFor("Kyverno", c.First.disagreement)))
+			p.Heading(2, c.name())
+			p.Code("", migrate.ShowFor("Kyverno", c.First.disagreement))
 		}
 	}
-	_, err := b.WriteTo(w)
+	_, err := p.WriteTo(w)
 	return err
 }
 

@@ -11,26 +11,25 @@ import (
 )
 
 // ItemKind says what a Completion is.
-type ItemKind uint8
+type ItemKind string
 
 // The kinds of completions.
 const (
-	FieldItem ItemKind = iota
-	VariableItem
-	FunctionItem
-	TypeItem
-	KeywordItem
-	ValueItem
+	FieldItem    ItemKind = "field"
+	VariableItem ItemKind = "variable"
+	FunctionItem ItemKind = "function"
+	TypeItem     ItemKind = "type"
+	KeywordItem  ItemKind = "keyword"
+	ValueItem    ItemKind = "value"
 )
 
-// Completion is something that may stand at the cursor.
+// A Completion is something that may stand at the cursor.
 type Completion struct {
-	Label string
-	Kind  ItemKind
-	// Detail is its type, or how it is called.
-	Detail string
-	Doc    string
-	Edit   Edit
+	Label  string   `json:"label"`
+	Kind   ItemKind `json:"kind"`
+	Detail string   `json:"detail,omitempty"` // its type, or how it is called
+	Doc    string   `json:"doc,omitempty"`    // Markdown
+	Edit   Edit     `json:"edit"`
 }
 
 // maxCompletions bounds an answer.
@@ -48,7 +47,7 @@ func (w *Workspace) Complete(ctx context.Context, name string, at Position) ([]C
 	if a == nil {
 		return w.completeYAML(f, offsetOf(f.text, at)), ctx.Err()
 	}
-	c := completer{author: a, w: w}
+	c := completer{author: a}
 	// The tokens before the cursor, without the word that it is in.
 	tokens, last := a.split(a.site.cursor)
 	from := a.site.cursor
@@ -93,7 +92,6 @@ func (a *author) split(offset int) (tokens []layout.Token, in *layout.Token) {
 // completer collects completions.
 type completer struct {
 	*author
-	w      *Workspace
 	prefix string
 	where  Range
 	items  []Completion

@@ -12,14 +12,14 @@ import (
 
 // Hover is what is known of the word at a position, in Markdown.
 type Hover struct {
-	Range Range
-	Text  string
+	Range Range  `json:"range"`
+	Text  string `json:"text"` // Markdown
 }
 
 // Location is a place in a document.
 type Location struct {
-	Name  string
-	Range Range
+	Name  string `json:"name"`
+	Range Range  `json:"range"`
 }
 
 // wordAt returns the index of the name at an offset of an expression, -1 if there is none.

@@ -220,17 +220,13 @@ func (w *Workspace) sources(of *file) []lint.Source {
 	return out
 }
 
-// Severity says how bad a Diagnostic is.
-type Severity = lint.Severity
-
 // Diagnostic is what is wrong at a place.
 type Diagnostic struct {
-	Range    Range
-	Severity Severity
-	Rule     string
-	Message  string
-	// Fixable says that Actions has an edit that mends it.
-	Fixable bool
+	Range    Range         `json:"range"`
+	Severity lint.Severity `json:"severity"`
+	Rule     string        `json:"rule"`
+	Message  string        `json:"message"`
+	Fixable  bool          `json:"fixable,omitempty"` // Actions has an edit that mends it
 }
 
 // maxDiagnostics bounds those of a document.
@@ -321,10 +317,10 @@ func (w *Workspace) Format(ctx context.Context, name string) ([]Edit, error) {
 
 // Action is an edit that mends something.
 type Action struct {
-	Title string
+	Title string `json:"title"`
 	// Diagnostic is what is gone then; nil for an action that mends all.
-	Diagnostic *Diagnostic
-	Edits      []Edit
+	Diagnostic *Diagnostic `json:"diagnostic,omitempty"`
+	Edits      []Edit      `json:"edits"`
 }
 
 // maxActions bounds how many findings are mended one by one for a question.

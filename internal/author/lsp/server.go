@@ -541,7 +541,7 @@ func (s *server) publish(ctx context.Context, conn *jsonrpc2.Conn, found map[str
 	}
 }
 
-var severities = map[language.Severity]int{lint.Error: 1, lint.Warning: 2, lint.Info: 3}
+var severities = map[lint.Severity]int{lint.Error: 1, lint.Warning: 2, lint.Info: 3}
 
 func spoken(d language.Diagnostic) diagnostic {
 	return diagnostic{d.Range, severities[d.Severity], d.Rule, "mapd", d.Message}

@@ -38,13 +38,13 @@ func Files(units []translate.Unit, group string) []File {
 		if u.Policy == nil {
 			continue
 		}
-		out = append(out, File{FileName(u), Encode(header(u), Objects(u, group))})
+		out = append(out, File{fileName(u), Encode(header(u), Objects(u, group))})
 	}
 	return out
 }
 
-// FileName returns the name of the file of a unit, or "" if it has no policy.
-func FileName(u translate.Unit) string {
+// fileName returns the name of the file of a unit, or "" if it has no policy.
+func fileName(u translate.Unit) string {
 	if u.Policy == nil {
 		return ""
 	}
@@ -98,20 +98,13 @@ func header(u translate.Unit) string {
 	for _, v := range u.Verdicts {
 		line(fmt.Sprintf("From %s: %s.", v.ID, v.Verdict))
 		for _, n := range v.Notes {
-			for i, text := range wrap(noteText(n), width-6) {
+			for i, text := range wrap(n.String(), width-6) {
 				line([]string{"- ", "  "}[min(i, 1)] + text)
 			}
 		}
 	}
 	b.WriteString(Marker(Command) + "\n")
 	return b.String()
-}
-
-func noteText(n translate.Note) string {
-	if n.Trap == "" {
-		return n.Text
-	}
-	return n.Trap + ": " + n.Text
 }
 
 // comment returns s as text that cannot end a comment: the author of the

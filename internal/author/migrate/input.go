@@ -155,7 +155,7 @@ func (in *Input) Translate(ctx context.Context, o translate.Options) ([]translat
 		translated[i] = mutator.Excluding(excluded)
 	}
 	units := translate.Native(translated, o)
-	r := NewReport(units)
+	r := newReport(units)
 	for _, x := range in.refused {
 		r.Refuse(x.id, x.err)
 	}

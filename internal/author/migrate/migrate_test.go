@@ -262,7 +262,7 @@ func TestPlaceRestores(t *testing.T) {
 
 // sample is a report with something of everything.
 func sample() *Report {
-	r := NewReport([]translate.Unit{always(), refused()})
+	r := newReport([]translate.Unit{always(), refused()})
 	r.Refuse("Assign/<b>", errors.New("spec.location: unexpected | token"))
 	r.Notes = append(r.Notes, "no mutators, so left alone: 2 ConstraintTemplate")
 	pod := func(policy string) map[string]any {
@@ -314,7 +314,7 @@ func TestReports(t *testing.T) {
 // not ask for null.
 func TestEmptyReport(t *testing.T) {
 	var b bytes.Buffer
-	if err := NewReport(nil).WriteJSON(&b); err != nil {
+	if err := newReport(nil).WriteJSON(&b); err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]any
@@ -329,7 +329,7 @@ func TestEmptyReport(t *testing.T) {
 func TestOK(t *testing.T) {
 	exact := translate.Unit{Name: "a", Policy: always().Policy, Verdicts: []translate.MutatorVerdict{{ID: "Assign/a", Verdict: translate.Exact}}}
 	compared := func(c verify.Comparison) *Report {
-		r := NewReport([]translate.Unit{exact})
+		r := newReport([]translate.Unit{exact})
 		r.Verification = &Verification{Comparisons: []verify.Comparison{c}}
 		return r
 	}
@@ -337,13 +337,13 @@ func TestOK(t *testing.T) {
 		report *Report
 		ok     bool
 	}{
-		"exact":          {NewReport([]translate.Unit{exact}), true},
-		"differs":        {NewReport([]translate.Unit{exact, always()}), false},
-		"refused":        {NewReport([]translate.Unit{exact, refused()}), false},
+		"exact":          {newReport([]translate.Unit{exact}), true},
+		"differs":        {newReport([]translate.Unit{exact, always()}), false},
+		"refused":        {newReport([]translate.Unit{exact, refused()}), false},
 		"no difference":  {compared(verify.Comparison{Objects: 3, Agreements: 3}), true},
 		"a difference":   {compared(verify.Comparison{Objects: 3, Agreements: 2, First: &verify.Disagreement{}}), false},
 		"cannot be run":  {compared(verify.Comparison{Invalid: "no"}), false},
-		"nothing at all": {NewReport(nil), true},
+		"nothing at all": {newReport(nil), true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -357,7 +357,7 @@ func TestOK(t *testing.T) {
 func TestSharedPolicy(t *testing.T) {
 	u := always()
 	u.Verdicts = append(u.Verdicts, translate.MutatorVerdict{ID: "ModifySet/x", Verdict: translate.Exact})
-	r := NewReport([]translate.Unit{u})
+	r := newReport([]translate.Unit{u})
 	if d := cmp.Diff([]string{"ModifySet/x"}, r.Mutators[0].With); d != "" {
 		t.Error(d)
 	}

@@ -39,7 +39,7 @@ type Report struct {
 type Entry struct {
 	Mutator string            `json:"mutator"`
 	Verdict translate.Verdict `json:"verdict"`
-	Notes   []Note            `json:"notes"`
+	Notes   []translate.Note  `json:"notes"`
 	// Policy and File are "" without a policy.
 	Policy string `json:"policy,omitempty"`
 	File   string `json:"file,omitempty"`
@@ -47,15 +47,6 @@ type Entry struct {
 	// order matters.
 	With []string `json:"with,omitempty"`
 }
-
-// Note is one line about a verdict. Trap is the number of the behaviour of
-// Gatekeeper behind it, or "".
-type Note struct {
-	Trap string `json:"trap,omitempty"`
-	Text string `json:"text"`
-}
-
-func (n Note) String() string { return noteText(translate.Note(n)) }
 
 // Verification is the outcome of the comparisons.
 type Verification struct {
@@ -68,17 +59,14 @@ type Verification struct {
 	Comparisons []verify.Comparison `json:"comparisons"`
 }
 
-// NewReport returns the report on units, without verification.
-func NewReport(units []translate.Unit) *Report {
+// newReport returns the report on units, without verification.
+func newReport(units []translate.Unit) *Report {
 	r := &Report{Format: 1, Mutators: []Entry{}, Notes: []string{}}
 	for _, u := range units {
 		for i, v := range u.Verdicts {
-			e := Entry{Mutator: v.ID, Verdict: v.Verdict, Notes: []Note{}, File: FileName(u)}
+			e := Entry{Mutator: v.ID, Verdict: v.Verdict, Notes: append([]translate.Note{}, v.Notes...), File: fileName(u)}
 			if u.Policy != nil {
 				e.Policy = u.Policy.Name
-			}
-			for _, n := range v.Notes {
-				e.Notes = append(e.Notes, Note(n))
 			}
 			for j, other := range u.Verdicts {
 				if j != i && u.Policy != nil {
@@ -94,7 +82,7 @@ func NewReport(units []translate.Unit) *Report {
 
 // Refuse adds a mutator that could not be read.
 func (r *Report) Refuse(id string, err error) {
-	r.Mutators = append(r.Mutators, Entry{Mutator: id, Verdict: translate.Refused, Notes: []Note{{Text: legacy.Reason(err) + "; correct or delete it"}}})
+	r.Mutators = append(r.Mutators, Entry{Mutator: id, Verdict: translate.Refused, Notes: []translate.Note{{Text: legacy.Reason(err) + "; correct or delete it"}}})
 	r.sort()
 }
 

@@ -3,6 +3,7 @@ package playground
 import (
 	"bytes"
 	"compress/flate"
+	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -460,5 +461,42 @@ func TestFragmentBounds(t *testing.T) {
 	_, err = Fragment(State{Objects: []Text{{"a", string(noise)}}})
 	if err == nil || !strings.HasSuffix(err.Error(), "bytes: at most 2000000, since a browser opens none that is longer") {
 		t.Error(err)
+	}
+}
+
+// Other machines get texts packed, and the program as it is.
+func TestPacked(t *testing.T) {
+	text := strings.Repeat("one line of many\n", 100)
+	h, err := NewHandler(fstest.MapFS{"index.html": small["index.html"], "main.js": {Data: []byte(text)}, "mapd.wasm.gz": {Data: []byte(text)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(path, from, accept string) *http.Response {
+		r := httptest.NewRequest("GET", "http://localhost"+path, nil)
+		r.RemoteAddr = from
+		r.Header.Set("Accept-Encoding", accept)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Result()
+	}
+	const far, near = "192.0.2.1:1234", "127.0.0.1:1234"
+	plain := ask("/main.js", near, "gzip")
+	for range 2 {
+		got := ask("/main.js", far, "br, gzip")
+		if got.Header.Get("Content-Encoding") != "gzip" || got.Header.Get("ETag") == plain.Header.Get("ETag") || got.Header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("headers %v", got.Header)
+		}
+		if packed := body(t, got); len(packed) > len(text)/4 {
+			t.Errorf("%d bytes of %d", len(packed), len(text))
+		} else if r, err := gzip.NewReader(bytes.NewReader(packed)); err != nil {
+			t.Error(err)
+		} else if unpacked, err := io.ReadAll(r); err != nil || string(unpacked) != text {
+			t.Errorf("%.50q, %v", unpacked, err)
+		}
+	}
+	for _, tt := range [][3]string{{"/main.js", near, "gzip"}, {"/main.js", "[::1]:1", "gzip"}, {"/main.js", far, "br"}, {"/main.js", far, "gzip;q=0"}, {"/mapd.wasm.gz", far, "gzip"}} {
+		if got := ask(tt[0], tt[1], tt[2]); got.Header.Get("Content-Encoding") != "" || string(body(t, got)) != text {
+			t.Errorf("%v: headers %v", tt, got.Header)
+		}
 	}
 }

@@ -8,6 +8,8 @@
 package playground
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -17,9 +19,11 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 //go:embed all:site
@@ -65,6 +69,7 @@ type Handler struct {
 	files  map[string]file // by path of the URL
 	policy string          // the header Content-Security-Policy
 	hosts  []string        // the names and addresses that requests may be for; none: any
+	packed sync.Map        // by name, see pack
 }
 
 // file is what a path of a URL leads to.
@@ -173,7 +178,60 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Each build of the site has the same names, so a browser asks each time whether
 	// what it has is still right.
 	header.Set("Cache-Control", "no-cache")
+	if packs[path.Ext(f.name)] {
+		header.Set("Vary", "Accept-Encoding")
+		if elsewhere(r) && acceptsGzip(r.Header.Get("Accept-Encoding")) {
+			packed, err := h.pack(f.name, seeker)
+			if err != nil {
+				http.Error(w, "the file cannot be read", http.StatusInternalServerError)
+				return
+			}
+			header.Set("Content-Encoding", "gzip")
+			header.Set("ETag", strings.TrimSuffix(f.tag, `"`)+`-gzip"`)
+			seeker = bytes.NewReader(packed)
+		}
+	}
 	http.ServeContent(w, r, f.name, info.ModTime(), seeker)
+}
+
+// packs are the ends of names of texts, which become a third of their size. The program is
+// packed already.
+var packs = map[string]bool{".css": true, ".descriptions": true, ".html": true, ".js": true, ".json": true, ".md": true, ".schema": true, ".svg": true, ".txt": true, ".yaml": true}
+
+// pack returns a file in gzip, which is packed when it is first asked for.
+func (h *Handler) pack(name string, content io.Reader) ([]byte, error) {
+	if packed, ok := h.packed.Load(name); ok {
+		return packed.([]byte), nil
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := io.Copy(w, content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	h.packed.Store(name, out.Bytes())
+	return out.Bytes(), nil
+}
+
+// elsewhere reports whether a request comes from another machine: on this one, to unpack takes
+// longer than to send.
+func elsewhere(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && !from.Addr().Unmap().IsLoopback()
+}
+
+// acceptsGzip reports whether a header Accept-Encoding lets gzip in.
+func acceptsGzip(header string) bool {
+	for part := range strings.SplitSeq(header, ",") {
+		coding, params, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			q := strings.TrimSpace(params)
+			return q != "q=0" && !strings.HasPrefix(q, "q=0.0")
+		}
+	}
+	return false
 }
 
 // answersTo reports whether h serves requests that are for a host.

@@ -79,7 +79,7 @@ func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, 
 		list = append(list, fields(c))
 	}
 	text := cases.Write(fmt.Sprintf("# mapd test --generate wrote these cases for %s: they expect what the policies do today.\n", filepath.Base(file)), spec, list)
-	return text, &Loaded{Suite: file, Policies: policies, Documents: all, Counter: counter}, nil
+	return text, &Loaded{Policies: policies, Documents: all, Counter: counter}, nil
 }
 
 // selectedNamespace returns a Namespace with no more labels than the selectors of policies

@@ -113,7 +113,6 @@ type Results struct {
 
 // Loaded is a set of policies that cases of a suite ran on.
 type Loaded struct {
-	Suite     string
 	Policies  *mapd.Policies
 	Documents []*mapd.Document
 	// Counter counted the decisions.
@@ -300,7 +299,7 @@ func (h *loadedSuite) read() {
 	l := h.load(nil)
 	if h.first = l.policies; l.err != nil {
 		h.errs = []error{l.err}
-	} else if p := l.policies; len(p.Policies())+p.Mutators()+p.Kyverno()+len(p.Kubewarden()) == 0 {
+	} else if l.policies.Len() == 0 {
 		h.errs = []error{s.doc.ErrorAt("policies", errors.New("policies: there is no policy in these files"))}
 	}
 }
@@ -367,7 +366,7 @@ func (h *loadedSuite) compile(docs []*mapd.Document, like *mapd.Policies) (*mapd
 func (h *loadedSuite) loaded() (all []Loaded) {
 	for _, l := range h.order {
 		if l.policies != nil {
-			all = append(all, Loaded{h.suite.File, l.policies, l.docs, &l.counter})
+			all = append(all, Loaded{l.policies, l.docs, &l.counter})
 		}
 	}
 	return all

@@ -322,7 +322,7 @@ func (i *Issuer) plan(secret *corev1.Secret, applied []*x509.Certificate, since 
 	t := terms{i.o.Hosts, i.o.Validity, i.o.CAValidity, ""}
 	if secret != nil {
 		found, _ = parse(secret.Data)
-		t.rotate = secret.Annotations[RotateAnnotation]
+		t.rotate = secret.Annotations[rotateAnnotation]
 	}
 	s = merge(found, held, now)
 	s.since = since

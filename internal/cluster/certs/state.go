@@ -27,9 +27,9 @@ const (
 // RotationKey is in the data of a Secret that mapd writes, and of no other.
 const RotationKey = keyRotation
 
-// RotateAnnotation on the Secret asks, with every new value, for a new
+// rotateAnnotation on the Secret asks, with every new value, for a new
 // authority.
-const RotateAnnotation = "mapd.dev/rotate"
+const rotateAnnotation = "mapd.dev/rotate"
 
 // state is what the Secret holds. It is a value: nobody modifies what it
 // refers to.
@@ -40,7 +40,7 @@ type state struct {
 	// until is when the last certificate that an authority signed ends, by the
 	// authority's fingerprint.
 	until map[string]time.Time
-	// rotated is the last value of RotateAnnotation that was acted upon.
+	// rotated is the last value of rotateAnnotation that was acted upon.
 	rotated string
 
 	// since is since when the applied bundle is known to hold next. It is not

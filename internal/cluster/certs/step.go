@@ -12,7 +12,7 @@ import (
 type terms struct {
 	hosts                []string
 	validity, caValidity time.Duration
-	rotate               string // the value of RotateAnnotation
+	rotate               string // the value of rotateAnnotation
 }
 
 // settle is how long after a bundle was applied every API server is taken to

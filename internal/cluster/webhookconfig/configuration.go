@@ -48,16 +48,21 @@ func Configuration(entries []*Entry, base admissionregistrationv1.MutatingWebhoo
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName},
 	}
 	for _, e := range entries {
-		w := base.DeepCopy()
-		w.Name = e.Name()
-		w.ClientConfig = clientConfig(w.ClientConfig, e.Path())
+		w := newEntry(base, e.Name(), e.Path())
 		e.addTo(w)
 		w.FailurePolicy, w.ReinvocationPolicy = new(e.FailurePolicy), new(e.ReinvocationPolicy)
-		w.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
-		w.AdmissionReviewVersions = []string{"v1"}
 		c.Webhooks = append(c.Webhooks, *w)
 	}
 	return c
+}
+
+// newEntry returns an entry with a name and a path, and what base says of all entries.
+func newEntry(base admissionregistrationv1.MutatingWebhook, name, path string) *admissionregistrationv1.MutatingWebhook {
+	w := base.DeepCopy()
+	w.Name, w.ClientConfig = name, clientConfig(w.ClientConfig, path)
+	w.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
+	w.AdmissionReviewVersions = []string{"v1"}
+	return w
 }
 
 // Unroutable returns the sorted names of the policies that have no part in a

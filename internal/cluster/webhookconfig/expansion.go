@@ -20,14 +20,10 @@ func ExpansionEntry(rules []admissionregistrationv1.RuleWithOperations, base adm
 	if rules = mergeRules(normalRules(rules)); len(rules) == 0 {
 		return nil
 	}
-	w := base.DeepCopy()
-	w.Name = ExpansionName
-	w.ClientConfig = clientConfig(w.ClientConfig, webhook.ExpandPath)
+	w := newEntry(base, ExpansionName, webhook.ExpandPath)
 	w.Rules = rules
 	w.FailurePolicy = new(admissionregistrationv1.Ignore)
 	w.MatchPolicy = new(admissionregistrationv1.Equivalent)
-	w.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
-	w.AdmissionReviewVersions = []string{"v1"}
 	w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{
 		Name:       "not-controlled",
 		Expression: "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(r, has(r.controller) && r.controller)",

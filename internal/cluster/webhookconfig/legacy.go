@@ -28,15 +28,11 @@ func LegacyEntry(rules []admissionregistrationv1.RuleWithOperations, base admiss
 	if rules = mergeRules(normalRules(rules)); len(rules) == 0 {
 		return nil
 	}
-	w := base.DeepCopy()
-	w.Name = LegacyName
-	w.ClientConfig = clientConfig(w.ClientConfig, webhook.LegacyPath)
+	w := newEntry(base, LegacyName, webhook.LegacyPath)
 	w.Rules = rules
 	w.FailurePolicy = new(admissionregistrationv1.Ignore)
 	w.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
 	w.MatchPolicy = new(admissionregistrationv1.Exact)
-	w.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
-	w.AdmissionReviewVersions = []string{"v1"}
 	if w.NamespaceSelector == nil {
 		w.NamespaceSelector = &metav1.LabelSelector{}
 	}

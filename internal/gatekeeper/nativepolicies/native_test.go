@@ -335,3 +335,8 @@ func TestNoMutatorIsLost(t *testing.T) {
 		}
 	}
 }
+
+// owns reports whether the object was written for a mutator of that ID.
+func (o *Object) owns(id string) bool {
+	return slices.ContainsFunc(o.Owners, func(w Owner) bool { return w.ID() == id })
+}

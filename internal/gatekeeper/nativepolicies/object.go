@@ -119,11 +119,6 @@ func Digest(isBinding bool, text []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// owns reports whether the object was written for a mutator of that ID.
-func (o *Object) owns(id string) bool {
-	return slices.ContainsFunc(o.Owners, func(w Owner) bool { return w.ID() == id })
-}
-
 // hasMetadataOf reports whether the stored object has the labels, annotations and
 // owners of a part. It may have others, too.
 func (o *Object) hasMetadataOf(p *Part, owners []Owner) bool {

@@ -52,7 +52,17 @@ const (
 
 // Note is one line about a verdict. Trap is the number of the behaviour in
 // Gatekeeper spec §13, such as "T21", or empty.
-type Note struct{ Trap, Text string }
+type Note struct {
+	Trap string `json:"trap,omitempty"`
+	Text string `json:"text"`
+}
+
+func (n Note) String() string {
+	if n.Trap == "" {
+		return n.Text
+	}
+	return n.Trap + ": " + n.Text
+}
 
 // MutatorVerdict is the outcome for one mutator, by its ID.
 type MutatorVerdict struct {

@@ -231,15 +231,15 @@ func TestUndoFile(t *testing.T) {
 	}
 	text := must(os.ReadFile(file))
 	for cut := range text {
-		got, err := ReadUndo(bytes.NewReader(text[:cut]))
+		got, err := readUndo(bytes.NewReader(text[:cut]))
 		if err != nil || len(got) > 3 {
 			t.Fatalf("%d bytes: %v, %d documents", cut, err, len(got))
 		}
 	}
-	if _, err := ReadUndo(strings.NewReader("kind: ConfigMap\n---\n")); err == nil {
+	if _, err := readUndo(strings.NewReader("kind: ConfigMap\n---\n")); err == nil {
 		t.Error("anything is an undo file")
 	}
-	if _, err := ReadUndo(strings.NewReader(`{"kind": "ConfigMap"}` + "\n")); err == nil {
+	if _, err := readUndo(strings.NewReader(`{"kind": "ConfigMap"}` + "\n")); err == nil {
 		t.Error("any object is an undo")
 	}
 }

@@ -55,9 +55,6 @@ type Loading struct {
 	Loader kubewarden.Loader
 	// Authorizer answers for the cluster.
 	Authorizer authorizer.Authorizer
-	// Resolver answers what policies ask of providers of external data; nil makes every
-	// answer an error.
-	Resolver engine.Resolver
 }
 
 // Set is the policies of an audit. It does not change.
@@ -80,8 +77,8 @@ type Set struct {
 // not be published to any more.
 func Served(e *engine.Engine, types *openapi.Types) *Set { return &Set{types: types, whole: e} }
 
-// NativeStage is the name of the stage that stands for the API server's own policies.
-const NativeStage = "native policies"
+// nativeStage is the name of the stage that stands for the API server's own policies.
+const nativeStage = "native policies"
 
 // surroundings are the definitions and Namespaces of a cluster.
 func (c *Cluster) surroundings(ctx context.Context) (docs []*manifest.Document, problems []string, err error) {
@@ -258,7 +255,7 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	}
 	more = append(slices.Clip(b.around), more...)
 	opts := policyset.Options{
-		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Modules: b.loading.Loader, Resolver: b.loading.Resolver,
+		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Modules: b.loading.Loader,
 	}
 	if len(b.loading.Only) > 0 {
 		opts.Mutators, opts.Kyverno, opts.ModuleMode = api.Off, api.Off, api.Off
@@ -323,7 +320,7 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	})
 	if native {
 		stages := slices.Clone(e.Stages())
-		stages[0].Name = NativeStage
+		stages[0].Name = nativeStage
 		e.Publish(stages...)
 	}
 	b.engines = append(b.engines, e)

@@ -95,10 +95,10 @@ func (f *UndoFile) Close() (written bool, err error) {
 	return true, err
 }
 
-// ReadUndo reads an undo file. A last document that is not whole is left out: what it is
+// readUndo reads an undo file. A last document that is not whole is left out: what it is
 // about was not written. Of two documents with the same object before, one after the other,
 // the second says what the API server has stored.
-func ReadUndo(r io.Reader) (all []*Undo, err error) {
+func readUndo(r io.Reader) (all []*Undo, err error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
@@ -338,7 +338,7 @@ func ReadUndoFile(name string) ([]*Undo, error) {
 		return nil, err
 	}
 	defer f.Close()
-	all, err := ReadUndo(f)
+	all, err := readUndo(f)
 	if err == nil && len(all) == 0 {
 		err = errEmpty
 	}

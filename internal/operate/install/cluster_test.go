@@ -48,7 +48,7 @@ func newCluster(t *testing.T) *cluster {
 		case r.Resource == accessReviews:
 			return map[string]any{"status": map[string]any{"allowed": c.mayWrite}}, nil
 		case r.Resource == api.OwnPolicies && r.DryRun:
-			return nil, apierrors.NewForbidden(r.Resource.GroupResource(), ProbeName, nil)
+			return nil, apierrors.NewForbidden(r.Resource.GroupResource(), probeName, nil)
 		case r.Resource.Resource == "customresourcedefinitions" && r.Verb == "patch":
 			r.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
 		}

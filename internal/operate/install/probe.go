@@ -17,8 +17,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// ProbeName is the name of the policy that Probe pretends to create.
-const ProbeName = "mapd-probe"
+// probeName is the name of the policy that Probe pretends to create.
+const probeName = "mapd-probe"
 
 // Probe shows that the API server reaches mapd. It asks for the creation, in a dry
 // run, of a policy whose expression cannot compile: the API server has no objection
@@ -35,7 +35,7 @@ func probePolicy() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": api.OwnGroup + "/v1",
 		"kind":       api.PolicyKind,
-		"metadata":   map[string]any{"name": ProbeName},
+		"metadata":   map[string]any{"name": probeName},
 		"spec": map[string]any{
 			"failurePolicy":      "Ignore",
 			"reinvocationPolicy": "Never",

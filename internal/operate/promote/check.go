@@ -183,15 +183,6 @@ func groupOf(apiVersion string) string {
 	return group
 }
 
-// Rows returns the rows of docs/reference/compat.md that checks name.
-func Rows() []string {
-	out := []string{"external-data", "rollout-annotations"}
-	for _, f := range features {
-		out = append(out, f.row)
-	}
-	return out
-}
-
 // bounds of the check whether a policy bears being applied twice.
 const maxTwice = 20_000
 

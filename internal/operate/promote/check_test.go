@@ -22,7 +22,7 @@ func TestRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range Rows() {
+	for _, row := range rows() {
 		if !strings.Contains(string(text), "\n| `"+row+"` |") {
 			t.Errorf("docs/reference/compat.md has no row %s", row)
 		}
@@ -288,4 +288,13 @@ func TestFeatures(t *testing.T) {
 			t.Errorf("nothing tests row %s", f.row)
 		}
 	}
+}
+
+// rows returns the rows of docs/reference/compat.md that checks name.
+func rows() []string {
+	out := []string{"external-data", "rollout-annotations"}
+	for _, f := range features {
+		out = append(out, f.row)
+	}
+	return out
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/election"
 )
 
-// LeaseName is the Lease that a Promoter holds while it moves policies.
-const LeaseName = "mapd-promotion"
+// leaseName is the Lease that a Promoter holds while it moves policies.
+const leaseName = "mapd-promotion"
 
 // patience is how long a Promoter waits for another one.
 const patience = 5 * election.Duration
@@ -22,13 +22,13 @@ const patience = 5 * election.Duration
 // when that can no longer be said.
 func (p *Promoter) Alone(ctx context.Context, namespace string, work func(context.Context) error) error {
 	// What keeps the lease from being had is said at once, and not retried for ever.
-	if _, err := p.Kubernetes.CoordinationV1().Leases(namespace).Get(ctx, LeaseName, metav1.GetOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := p.Kubernetes.CoordinationV1().Leases(namespace).Get(ctx, leaseName, metav1.GetOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	var other sync.Once
 	said := false
 	lease := &election.Lease{
-		Kubernetes: p.Kubernetes, Namespace: namespace, Name: LeaseName, Identity: p.ID,
+		Kubernetes: p.Kubernetes, Namespace: namespace, Name: leaseName, Identity: p.ID,
 		Holder: func(id string) {
 			if id != p.ID {
 				other.Do(func() {
@@ -46,7 +46,7 @@ func (p *Promoter) Alone(ctx context.Context, namespace string, work func(contex
 		waiting.Stop()
 		err = work(leading)
 		if err != nil && leading.Err() != nil && ctx.Err() == nil { // which err came of
-			err = fmt.Errorf("the lease %s/%s is lost: another mapd promote may be at work", namespace, LeaseName)
+			err = fmt.Errorf("the lease %s/%s is lost: another mapd promote may be at work", namespace, leaseName)
 		}
 	})
 	switch {
@@ -59,7 +59,7 @@ func (p *Promoter) Alone(ctx context.Context, namespace string, work func(contex
 	}
 	other.Do(func() {}) // Holder is called from another goroutine
 	if said {
-		return fmt.Errorf("another mapd promote is at work (the lease %s/%s); run this again when it has ended", namespace, LeaseName)
+		return fmt.Errorf("another mapd promote is at work (the lease %s/%s); run this again when it has ended", namespace, leaseName)
 	}
-	return fmt.Errorf("the lease %s/%s cannot be written: mapd promote needs that namespace, and the verbs get, create and update for its leases", namespace, LeaseName)
+	return fmt.Errorf("the lease %s/%s cannot be written: mapd promote needs that namespace, and the verbs get, create and update for its leases", namespace, leaseName)
 }

@@ -28,7 +28,7 @@ type Remark struct {
 }
 
 // Rule describes what finds remarks.
-type Rule struct{ Name, Summary, Help string }
+type Rule struct{ Name, Summary string }
 
 // GitHub writes a workflow command for each remark that counts.
 func GitHub(w io.Writer, remarks []Remark) error {
@@ -85,11 +85,7 @@ type (
 func SARIF(w io.Writer, tool, version string, rules []Rule, remarks []Remark) error {
 	described := []objects{}
 	for _, r := range rules {
-		o := objects{"id": r.Name, "shortDescription": text{r.Summary}}
-		if r.Help != "" {
-			o["helpUri"] = r.Help
-		}
-		described = append(described, o)
+		described = append(described, objects{"id": r.Name, "shortDescription": text{r.Summary}})
 	}
 	results := []objects{}
 	for _, r := range remarks {

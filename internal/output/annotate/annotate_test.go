@@ -26,7 +26,7 @@ func TestGitHub(t *testing.T) {
 
 func TestSARIF(t *testing.T) {
 	var b bytes.Buffer
-	if err := SARIF(&b, "mapd", "v1", []Rule{{"other", "Others.", ""}, {"a-rule", "A.", "https://example.com/a"}}, remarks); err != nil {
+	if err := SARIF(&b, "mapd", "v1", []Rule{{"other", "Others."}, {"a-rule", "A."}}, remarks); err != nil {
 		t.Fatal(err)
 	}
 	var log struct {
@@ -34,7 +34,7 @@ func TestSARIF(t *testing.T) {
 		Runs    []struct {
 			Tool struct {
 				Driver struct {
-					Rules []struct{ ID, HelpURI string }
+					Rules []struct{ ID string }
 				}
 			}
 			Results []struct {

@@ -172,7 +172,7 @@ func TestValidators(t *testing.T) {
 			if o.Stored.GetLabels()["x"] != "y" {
 				return nil
 			}
-			return []expansion.Finding{{Source: "test", Name: "labels", Message: "x", Action: expansion.Deny}}
+			return []expansion.Finding{{Message: "x", Action: expansion.Deny}}
 		})}
 	})
 	if err != nil || seen != 2 || len(objects[0].Findings) != 1 || len(objects[1].Findings) != 0 {

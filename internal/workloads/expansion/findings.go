@@ -4,7 +4,6 @@ import (
 	"context"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/internal/apiserver/validating"
 )
@@ -19,12 +18,7 @@ type Validator interface {
 // Finding is one reason why an object would be refused, or would only be stored with
 // a warning.
 type Finding struct {
-	// Source is what kind of rule found it, such as "ValidatingAdmissionPolicy", and
-	// Name which of them: a policy with its binding, as "policy/binding".
-	Source, Name string
-	// Message is in the words of the server, and Reason that of its answer.
-	Message string
-	Reason  metav1.StatusReason
+	Message string // in the words of the server
 	// Action says what the rule does about it.
 	Action Action
 	// Advice says that it denies nothing, whatever a template says: what decides of a real
@@ -85,16 +79,11 @@ var actions = map[admissionregistrationv1.ValidationAction]Action{
 func (s server) Validate(ctx context.Context, o *Object) []Finding {
 	v, err := s.set.Judge(ctx, o.Request, o.Decision.Object)
 	if err != nil {
-		return []Finding{{Source: "mapd", Message: "validation could not judge it: " + err.Error(), Action: Warn, Advice: true}}
+		return []Finding{{Message: "validation could not judge it: " + err.Error(), Action: Warn, Advice: true}}
 	}
 	out := make([]Finding, 0, len(v.Findings))
 	for _, f := range v.Findings {
-		name := f.Policy
-		if f.Binding != "" {
-			name += "/" + f.Binding
-		}
-		out = append(out, Finding{Source: string(f.Source), Name: name, Message: f.String(), Reason: f.Reason, Action: actions[f.Action],
-			Advice: f.Source == validating.Server})
+		out = append(out, Finding{Message: f.String(), Action: actions[f.Action], Advice: f.Source == validating.Server})
 	}
 	return out
 }

@@ -8,9 +8,12 @@ import (
 	"time"
 )
 
-// pollEvery is short against everything that is waited for, and long enough not
-// to load the two cores that the servers share with the tests.
-const pollEvery = 25 * time.Millisecond
+// What is waited for is asked for each pollEvery at first, and seldomer the longer it takes,
+// at most each pollSeldom: questions load the two cores that the servers share with the tests.
+const (
+	pollEvery  = 25 * time.Millisecond
+	pollSeldom = 100 * time.Millisecond
+)
 
 // Patience is the timeout of a wait that measures nothing: it only ends a test that
 // would wait for ever, so it must be long enough for any machine.
@@ -48,10 +51,8 @@ func Always(t testing.TB, d time.Duration, what string, f func(ctx context.Conte
 func poll(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	var last error
-	for {
+	for pause := pollEvery; ; pause = min(pause*11/10, pollSeldom) {
 		err := f(ctx)
 		if err == nil {
 			return nil
@@ -63,7 +64,7 @@ func poll(ctx context.Context, timeout time.Duration, f func(ctx context.Context
 		select {
 		case <-ctx.Done():
 			return last
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }

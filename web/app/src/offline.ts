@@ -1,9 +1,13 @@
 // The page's side of the service worker.
 import type {Page} from "./page"
+import {programFile, takeFetched} from "./program"
 import {scriptURL} from "./trusted"
 
 const container: ServiceWorkerContainer | undefined = /^https?:$/.test(location.protocol) ? navigator.serviceWorker : undefined
 let replacing = false
+
+// handedOver is the cache in which the service worker finds the program; see sw.ts.
+const handedOver = "mapd handed over"
 
 // replace has a newer build take over, and loads the page again.
 function replace(worker: ServiceWorker) {
@@ -30,9 +34,12 @@ export async function workOffline(page: Page) {
     if (worker.state !== "installed" || !container?.controller || replacing) return
     page.say("A new version of the playground is ready.", undefined, {title: "Reload", run: () => replace(worker)})
   }
+  const program = takeFetched()
   try {
+    if (container && program) await (await caches.open(handedOver)).put(programFile, program).catch(() => {})
     const registration = await container?.register(scriptURL("sw.js"))
     if (!registration) return
+    if (!registration.installing) void caches.delete(handedOver) // nobody takes it
     const watch = () => {
       const worker = registration.installing
       worker?.addEventListener("statechange", () => offer(worker))

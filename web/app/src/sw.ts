@@ -5,6 +5,7 @@ export {}
 declare const VERSION: string
 declare const FILES: string[]
 declare const LATER: string[] // are kept when they are first used
+declare const PROGRAM: {name: string; sum: string} // the largest of FILES, and its SHA-256
 const sw = self as unknown as ServiceWorkerGlobalScope
 // Other folders of the same host may have a playground, of another version.
 const mine = `mapd ${sw.registration.scope} `
@@ -13,8 +14,25 @@ const urls = (names: string[]) => new Set(names.map(f => new URL(f, sw.registrat
 const files = urls(FILES)
 const later = urls(LATER)
 
-// What the page has fetched a moment ago is asked for again only if it has changed.
-sw.oninstall = e => e.waitUntil(caches.open(name).then(c => c.addAll([...files].map(f => new Request(f, {cache: "no-cache"})))))
+// What the page has fetched a moment ago is asked for again only if it has changed. The page
+// hands the program over, since a private window does not keep it.
+sw.oninstall = e => e.waitUntil((async () => {
+  const cache = await caches.open(name)
+  const program = new URL(PROGRAM.name, sw.registration.scope).href
+  const given = await handed(program)
+  if (given) await cache.put(program, given)
+  await cache.addAll([...files].filter(f => !given || f !== program).map(f => new Request(f, {cache: "no-cache"})))
+})())
+
+// handed returns the program that the page has handed over, if it is that of this build.
+async function handed(program: string): Promise<Response | undefined> {
+  const found = await (await caches.open("mapd handed over")).match(program)
+  await caches.delete("mapd handed over")
+  const bytes = await found?.arrayBuffer()
+  if (!bytes) return undefined
+  const sum = [...new Uint8Array(await crypto.subtle.digest("SHA-256", bytes))].map(b => b.toString(16).padStart(2, "0")).join("")
+  return sum === PROGRAM.sum ? new Response(bytes, {headers: found!.headers}) : undefined
+}
 
 sw.onactivate = e => e.waitUntil((async () => {
   for (const key of await caches.keys()) if (key.startsWith(mine) && key !== name) await caches.delete(key)

@@ -97,6 +97,7 @@ class View {
     const p = (kind: string, ...words: Parameters<typeof h>[2][]) => h("p", {class: kind}, words)
     return [
       ...r.refusal ? [p("refusal", r.refusal)] : [],
+      ...r.verdict === "no match" ? [p("why", "No policy matches this object, so it is stored as it is. ", h("button", {type: "button", class: "place", onclick: () => document.getElementById("tab-whynot")!.click()}, "Why not?"))] : [],
       ...(r.warnings ?? []).map(w => p("warning", "Warning: ", w)),
       ...r.missing?.length ? [p("warning", "A server will refuse this: it requires ", list(r.missing), ".")] : [],
       ...text ? [this.yaml(r, given)] : [],
@@ -149,5 +150,5 @@ function list(paths: readonly string[]) {
 // steps are the lines below the verdict: what each policy did.
 function steps(r: Result): HTMLElement[] {
   const all = lines(r.summary ?? "").slice(1)
-  return all.length > 0 ? [h("ul", {class: "steps", "aria-label": "What policies did"}, bounded(all, 50, l => h("li", null, short(l.trim())), "steps"))] : []
+  return all.length > 0 ? [h("ul", {class: "steps", "aria-label": "What policies did"}, bounded(all, 50, l => h("li", null, short(l.trim().replace(/^(.+?) › \1(?= ›|:)/, "$1"))), "steps", b => h("li", null, b)))] : []
 }
