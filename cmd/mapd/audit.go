@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -29,22 +30,22 @@ import (
 	"github.com/mapd-project/mapd/internal/operate/reports"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
 // auditFlags are the flags of audit as they were given.
 type auditFlags struct {
-	cluster                clusterFlags
-	policies, base         []string
-	recursive, unbound     bool
-	native, legacy         bool
-	kyverno, kubewarden    bool
-	operation              string
-	namespace, selector    string
-	everywhere             bool
-	kinds, exempt          []string
-	user                   string
-	groups                 []string
+	cluster             clusterFlags
+	policies, base      []string
+	recursive, unbound  bool
+	native, legacy      bool
+	kyverno, kubewarden bool
+	operation           string
+	namespace, selector string
+	everywhere          bool
+	kinds, exempt       []string
+	userFlags
 	output                 string
 	diffs                  int
 	state                  string
@@ -134,7 +135,7 @@ func newAudit(s streams) *cobra.Command {
 	fl.SortFlags = false
 	f.cluster.add(fl)
 	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, params, Namespaces and CRDs, instead of the cluster's policies: file, directory or - ; repeatable")
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 	fl.BoolVar(&f.unbound, "unbound", false, "with -p: run policies that have no binding as if bound to everything")
 	fl.StringArrayVar(&f.base, "base", nil, "other policies, or "+fromCluster+": show only what the policies make different from these; repeatable")
 	fl.BoolVar(&f.native, "native", false, "cluster: also run the policies of admissionregistration.k8s.io, before the others")
@@ -148,8 +149,7 @@ func newAudit(s streams) *cobra.Command {
 	fl.StringVarP(&f.selector, "selector", "l", "", "only objects with these labels, as kubectl takes them")
 	fl.StringSliceVar(&f.kinds, "kinds", nil, "only these kinds or resources, such as Pod or deployments.apps")
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", append(api.ExemptNamespaces(), defaultNamespace), "namespaces that mapd does not reach: only policies of --native apply there")
-	fl.StringVar(&f.user, "request-user", "", "who asks (default kubernetes-admin of the group system:masters)")
-	fl.StringArrayVar(&f.groups, "request-group", nil, "a group of that user; repeatable")
+	f.addUser(cmd)
 	choiceVarP(fl, &f.output, "output", "o", "table", "", auditFormats()...)
 	fl.IntVar(&f.diffs, "diffs", 100, "how many results a report shows, unless it is -o json, which has all")
 	fl.StringVar(&f.state, "state", "", "file that says how far the audit is; if there is one, the audit goes on there")
@@ -291,7 +291,7 @@ func (f *auditFlags) load(ctx context.Context, s streams, c *auditCluster, files
 // asking says how objects are put to the policies.
 func (f *auditFlags) asking() audit.Asking {
 	return audit.Asking{
-		Operation: admissionv1.Operation(strings.ToUpper(f.operation)), User: auditUser(f.user, f.groups), Exempt: f.exempt, Timeout: f.timeout,
+		Operation: admissionv1.Operation(strings.ToUpper(f.operation)), User: mapd.Requester(authenticationv1.UserInfo{Username: f.user, Groups: f.groups}), Exempt: f.exempt, Timeout: f.timeout,
 		Memory: memory.New(auditMemory),
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/internal/operate/blame"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
@@ -53,7 +53,7 @@ func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
 	return &present{c, set, audit.Asking{
 		Operation: admissionv1.Create, Timeout: 5 * time.Second, Memory: memory.New(auditMemory),
 		Exempt: append(api.ExemptNamespaces(), installedNamespace(ctx, kube)),
-		User:   authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}},
+		User:   mapd.Requester(authenticationv1.UserInfo{}),
 	}}, nil
 }
 

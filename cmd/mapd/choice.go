@@ -31,6 +31,11 @@ func choiceVar(fl *pflag.FlagSet, p *string, name, value, usage string, words ..
 	choiceVarP(fl, p, name, "", value, usage, words...)
 }
 
+// recursiveVar adds the flag -R, which commands that read files have.
+func recursiveVar(fl *pflag.FlagSet, p *bool) {
+	fl.BoolVarP(p, "recursive", "R", false, "read directories recursively")
+}
+
 // either returns "a, b or c".
 func either(words []string) string {
 	last := len(words) - 1

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -121,4 +123,14 @@ func noCluster(f *clusterFlags, rules *clientcmd.ClientConfigLoadingRules) error
 	}
 	return fmt.Errorf("no cluster configured: looked into %s, and this is not a Pod; give a file with --kubeconfig or $KUBECONFIG",
 		strings.Join(rules.Precedence, ", "))
+}
+
+// clients returns the clients for built-in and for all kinds.
+func clients(config *rest.Config) (kubernetes.Interface, dynamic.Interface, error) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := dynamic.NewForConfig(config)
+	return kube, d, err
 }

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/atomicfile"
@@ -91,11 +89,7 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 	ctx, stop := interruptible(ctx, f.replicas.timeout)
 	defer stop()
 	config.WarningHandler = rest.NoWarnings{}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	d, err := dynamic.NewForConfig(config)
+	kube, d, err := clients(config)
 	if err != nil {
 		return err
 	}

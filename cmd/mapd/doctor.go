@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/internal/operate/doctor"
@@ -68,11 +66,7 @@ func runDoctor(ctx context.Context, s streams, f *doctorFlags) error {
 		return err
 	}
 	config.WarningHandler = rest.NoWarnings{} // of the probe, which nobody wrote
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	d, err := dynamic.NewForConfig(config)
+	kube, d, err := clients(config)
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,7 @@ type evalFlags struct {
 	old             string
 	subresource     string
 	dryRun          bool
-	user            string
-	groups          []string
+	userFlags
 	namespace, only string // only: the one that was asked for
 	kubernetes      string
 	unbound         bool
@@ -180,7 +179,7 @@ func (f *evalFlags) addFiles(cmd *cobra.Command) {
 	f.addPolicies(cmd)
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "the objects: file, directory or - ; a List is opened, an AdmissionReview or an AdmissionRequest is a full request; repeatable")
 	f.addKustomize(cmd)
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 }
 
 // addKustomize adds the flag for kustomizations.
@@ -204,8 +203,13 @@ func (f *evalFlags) addRequest(cmd *cobra.Command) {
 	f.addReading(cmd)
 }
 
-// addUser adds the flags for who asks.
-func (f *evalFlags) addUser(cmd *cobra.Command) {
+// userFlags say who asks.
+type userFlags struct {
+	user   string
+	groups []string
+}
+
+func (f *userFlags) addUser(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.user, "request-user", "", "who asks (default kubernetes-admin of the group system:masters)")
 	fl.StringArrayVar(&f.groups, "request-group", nil, "a group of that user; repeatable")

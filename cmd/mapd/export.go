@@ -71,7 +71,7 @@ func newExport(s streams) *cobra.Command {
 	fl.SortFlags = false
 	fl.BoolVar(&f.static, "static", false, "write manifest policies, without parameters")
 	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, parameters, Namespaces and CRDs, mixed: file, directory or - ; repeatable")
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read them from a cluster")
 	fl.BoolVar(&f.native, "native", false, "with --from-cluster: the policies of admissionregistration.k8s.io instead of mapd's")
 	f.cluster.add(fl)

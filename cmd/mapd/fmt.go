@@ -52,7 +52,7 @@ func newFmt(s streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 	fl.BoolVar(&f.check, "check", false, "write nothing, and list the files that are not formatted")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no names of files")
 	return cmd

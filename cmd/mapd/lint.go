@@ -74,7 +74,7 @@ func newLint(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.StringArrayVarP(&f.kustomize, "kustomize", "k", nil, "also what the kustomization in this directory makes; nothing is fetched; repeatable")
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 	choiceVarP(fl, &f.output, "output", "o", "text", "", "text", "json", "sarif", "github")
 	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minors of the servers that policies are for, such as 1.36 or 1.32-1.37 (default the newest known)")
 	choiceVar(fl, &f.failOn, "fail-on", "error", ": the least severity that makes the exit code 1", "error", "warning", "info", "none")

@@ -121,7 +121,7 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.StringArrayVarP(&f.files, "policies", "p", nil, "mutators, CRDs, Namespaces and Gatekeeper's Config, mixed: file, directory or - ; repeatable")
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the mutators from a cluster; with --verify its objects, too (with -p only these)")
 	f.cluster.add(fl)
 	fl.StringVar(&f.output, "output-dir", "-", "directory for the files; - is one stream on standard output")

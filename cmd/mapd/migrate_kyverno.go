@@ -94,7 +94,7 @@ func newMigrateKyverno(s streams) *cobra.Command {
 	fl.BoolVar(&f.assess, "assess", false, "print what each rule becomes, and write nothing")
 	choiceVarP(fl, &f.output, "output", "o", "table", " of --assess and --verify", "table", "json", "markdown", "html")
 	fl.StringVar(&f.directory, "output-dir", "-", "directory for the files; - is one stream on standard output")
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the policies of a cluster")
 	f.cluster.add(fl)
 	choiceVar(fl, &f.group, "api-group", "k8s.io", ": policies for Kubernetes, or for mapd alone", "k8s.io", "mapd.dev")

@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -35,11 +34,7 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
-	dyn, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return &codedError{exitUsage, err}
-	}
-	kube, err := kubernetes.NewForConfig(config)
+	kube, dyn, err := clients(config)
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}

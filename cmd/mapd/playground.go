@@ -77,7 +77,7 @@ func newPlayground(s streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 	fl.BoolVar(&f.noOpen, "no-open", false, "do not open a browser")
 	fl.IntVar(&f.port, "port", playground.Port, "port to listen on; 0 takes a free one")
 	fl.StringVar(&f.address, "address", "", "IP address to listen on; others than loopback let other machines read the page (default 127.0.0.1 and ::1)")

@@ -13,8 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -186,11 +184,7 @@ func (f *promoteFlags) given(s streams) (out []*unstructured.Unstructured, err e
 }
 
 func (f *promoteFlags) promoter(ctx context.Context, s streams, config *rest.Config, asked *promotionReplicas) (*promote.Promoter, error) {
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	d, err := dynamic.NewForConfig(config)
+	kube, d, err := clients(config)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (f *renderFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	f.addPolicies(cmd)
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 	f.addUser(cmd)
 	f.addReading(cmd)
 	f.external.add(fl)

@@ -62,7 +62,7 @@ func newSend(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.StringArrayVarP(&f.eval.files, "filename", "f", nil, "objects or AdmissionReviews: file, directory or - ; repeatable")
-	fl.BoolVarP(&f.eval.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.eval.recursive)
 	fl.StringVar(&f.server, "server", "", "the webhook's URL")
 	fl.StringVar(&f.caFile, "ca-file", "", "file with the CA bundle of the server (default the system's)")
 	choiceVarP(fl, &f.eval.output, "output", "o", "diff", "", "diff", "yaml", "json", "patch", "review", "name")

@@ -7,7 +7,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/internal/operate/reports"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
@@ -56,7 +56,7 @@ func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *met
 			return nil
 		},
 		Asking: audit.Asking{
-			Operation: admissionv1.Update, User: auditUser("", nil), Exempt: append([]string{c.namespace}, f.exempt...),
+			Operation: admissionv1.Update, User: mapd.Requester(authenticationv1.UserInfo{}), Exempt: append([]string{c.namespace}, f.exempt...),
 			Timeout: servedAuditTimeout, Memory: memory.New(servedAuditMemory),
 		},
 		Publish: func(done *audit.Finished) { metrics.AuditEnded(audited(done)) },
@@ -81,17 +81,4 @@ func audited(f *audit.Finished) *metrics.Audited {
 		a.Policies = append(a.Policies, metrics.AuditedPolicy{Policy: p.Policy, Binding: p.Binding, Mode: mode, Changed: p.Changed, Failed: p.Failed})
 	}
 	return a
-}
-
-// auditUser returns who asks: an administrator unless there is a name.
-func auditUser(name string, groups []string) authenticationv1.UserInfo {
-	who := authenticationv1.UserInfo{Username: name, Groups: groups}
-	if who.Username == "" {
-		who.Username = "kubernetes-admin"
-		if len(who.Groups) == 0 {
-			who.Groups = []string{user.SystemPrivilegedGroup}
-		}
-	}
-	who.Groups = append(who.Groups[:len(who.Groups):len(who.Groups)], user.AllAuthenticated)
-	return who
 }

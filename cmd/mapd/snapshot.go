@@ -62,7 +62,7 @@ func newSnapshot(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.StringArrayVarP(&f.policies, "policies", "p", nil, "the policies and bindings: file, directory or - ; repeatable (default those of the cluster)")
-	fl.BoolVarP(&f.recursive, "recursive", "R", false, "read directories recursively")
+	recursiveVar(fl, &f.recursive)
 	fl.BoolVar(&f.native, "native", false, "without -p: the policies of admissionregistration.k8s.io instead of mapd's")
 	f.cluster.add(fl)
 	fl.StringVar(&f.output, "output-file", "", "write to this file instead of standard output")

@@ -149,7 +149,7 @@ func (e *asking) request(document *Document) (*Request, error) {
 		RequestKind: gvk, RequestResource: res.GVR, RequestSubResource: sub,
 		Name: obj.GetName(), Namespace: namespace,
 		Operation: e.Operation,
-		UserInfo:  e.userInfo(),
+		UserInfo:  Requester(e.User),
 		DryRun:    e.DryRun,
 		Options:   e.options(),
 		Object:    settled,
@@ -352,10 +352,9 @@ func withNamespace(u *unstructured.Unstructured, namespace string) *unstructured
 	return &unstructured.Unstructured{Object: obj}
 }
 
-// userInfo is who asks, with the groups that a server adds as for kubectl --as;
-// without --user it is the administrator that kubeadm makes.
-func (e *asking) userInfo() authenticationv1.UserInfo {
-	u := e.User
+// Requester returns a user with the groups that a server adds as for kubectl --as. Without a
+// name it is the administrator that kubeadm makes.
+func Requester(u authenticationv1.UserInfo) authenticationv1.UserInfo {
 	u.Groups = slices.Clone(u.Groups)
 	if u.Username == "" {
 		u.Username = "kubernetes-admin"
