@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno nightly e2e e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
+.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno nightly e2e e2e-upgrade e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,7 @@ fmt:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./test/e2e/...
+	$(GO) list -export -tags server ./cmd/mapd >/dev/null # compiles; its tests are those of the whole program
 	$(GO) -C test/gatekeeper vet ./...
 	$(GO) -C test/kyverno vet ./...
 	$(GO) -C test/scheme vet ./...
@@ -114,6 +115,12 @@ e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases 
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/helm/build.sh >/dev/null
 	$(GO) -C test/e2e test -tags e2e -count 1 -p 1 -parallel 3 -timeout 1h $(if $(MAPD_E2E_KUBECONFIG),,./...)
 
+FROM ?= 80a51557
+
+e2e-upgrade: ## from the commit FROM to this tree and back, on real servers, while requests flow: policies, certificates and state stay
+	@test/e2e/servers/build.sh >/dev/null
+	MAPD_E2E_UPGRADE_FROM=$(FROM) $(GO) -C test/e2e test -tags e2e -count 1 -timeout 30m -run '^TestUpgrade$$' -v .
+
 RELEASES ?= 1.32.13 1.33.13 1.34.9 1.35.8 1.36.4 1.37.1
 
 e2e-versions: ## servers of RELEASES, one of each minor, built and held against docs/reference/versions.md; ARGS=-update writes it
@@ -151,13 +158,13 @@ ARCH    ?= $(shell $(GO) env GOARCH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 IMAGE   ?= ghcr.io/mapd-project/mapd:$(VERSION)
 
-image: $(SITE) ## build the image IMAGE for ARCH with docker; nothing is pulled; SITE= leaves out the playground
-	GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
+image: ## build the image IMAGE for ARCH with docker, with the program that only serves; nothing is pulled
+	GOOS=linux GOARCH=$(ARCH) $(GO) build -tags server -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
 	docker build --platform linux/$(ARCH) --build-arg ARCH=$(ARCH) --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
-release: $(SITE) ## archives for all platforms, bills of materials, checksums and the manifest for krew into dist; VERSION=v1.2.3
+release: $(SITE) ## archives, images, chart, bills of materials, provenance and checksums into dist; VERSION=v1.2.3, signed with KEY=FILE
 	rm -rf dist
-	$(GO) run ./hack/release -version "$(VERSION)" -out dist
+	$(GO) run ./hack/release -version "$(VERSION)" -out dist $(if $(KEY),-key "$(KEY)")
 
 kind: ## a kind cluster with mapd in it, the examples, and the tests of test/e2e against it
 	@./hack/kind.sh

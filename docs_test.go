@@ -246,18 +246,20 @@ func anchorsOf(text string) []string {
 	return all
 }
 
-// The first pages work without node: an image is built without the playground, and a page
-// that opens it says first how to build it.
+// The first pages work without node: an image has no playground, and a page that opens it says
+// first how to build it.
 func TestFirstPagesNeedNoNode(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(makefile), "\nimage: ## ") {
+		t.Error("make image has prerequisites, such as the playground, which needs node")
+	}
 	for _, page := range []string{"README.md", "docs/start/thirty-minutes.md", "docs/start/playground.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
-		}
-		for _, line := range regexp.MustCompile(`(?m)^(?:\$ |    )make image.*$`).FindAllString(string(text), -1) {
-			if !strings.Contains(line, " SITE= ") {
-				t.Errorf("%s: %q needs node", page, line)
-			}
 		}
 		if before, _, opens := strings.Cut(string(text), "$ bin/mapd playground\n"); opens && !strings.Contains(before, "`make web build`") {
 			t.Errorf("%s opens the playground before it says how to build it", page)

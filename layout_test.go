@@ -118,7 +118,7 @@ var dependencies = map[string][]string{
 	"k8s.io/component-base/":               nil,
 	"oras.land/oras-go/":                   {"internal/kubewarden/download"},
 	"sigs.k8s.io/kustomize/":               {"internal/document/kustomize"},
-	"github.com/opencontainers/":           {"internal/kubewarden/download"},
+	"github.com/opencontainers/":           {"hack/release", "internal/kubewarden/download"},
 	"k8s.io/apiserver/pkg/cel/environment": {"internal/apiserver/validating"},
 	// A template calls methods by their name, so the linker keeps every method of
 	// every type: half as much program again.
@@ -306,6 +306,28 @@ func TestDependencies(t *testing.T) {
 		for _, m := range may {
 			if !slices.Contains(importers[dep], m) {
 				t.Errorf("%s may import %s, and does not", m, dep)
+			}
+		}
+	}
+}
+
+// The program for clusters, which the tag server makes, links nothing that only people use at
+// their desks.
+func TestServerLinks(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-tags", "server", "-deps", "./cmd/mapd").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	for _, has := range []string{module + "pkg/webhook", module + "internal/cluster/store", module + "internal/operate/audit"} {
+		if !slices.Contains(deps, has) {
+			t.Errorf("the server does not link %s", has)
+		}
+	}
+	for _, dep := range deps {
+		for _, not := range []string{"sigs.k8s.io/kustomize/", "github.com/sourcegraph/jsonrpc2", module + "internal/author/playground", module + "internal/author/lsp", module + "internal/author/suite", module + "internal/kyverno/interpret"} {
+			if dep == strings.TrimSuffix(not, "/") || strings.HasPrefix(dep, not) {
+				t.Errorf("the server links %s", dep)
 			}
 		}
 	}

@@ -48,7 +48,7 @@ if kubectl get --raw /apis/admissionregistration.k8s.io/v1 | grep -q '"mutatinga
 fi
 
 say "the image"
-make image SITE= IMAGE="$image:kind" # without the playground
+make image IMAGE="$image:kind"
 # The tag says what is in it, so that a second run replaces the Pods.
 id=$(docker image inspect --format '{{.Id}}' "$image:kind")
 tag=kind-$(printf %s "${id#sha256:}" | cut -c1-12)

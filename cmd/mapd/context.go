@@ -1,3 +1,5 @@
+//go:build !server
+
 package main
 
 import (
@@ -5,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -126,33 +126,6 @@ func addParamKind(kinds map[schema.GroupKind]bool, policy *unstructured.Unstruct
 	}
 }
 
-// ignoredText says which of the documents, by kind, and of the files of directories are not
-// used, with --expand or without.
-func ignoredText(documents map[string]int, files manifest.Skipped, expands bool) string {
-	counts := maps.Clone(documents)
-	if counts == nil {
-		counts = map[string]int{}
-	}
-	for what, n := range files {
-		counts[what] += n
-	}
-	var parts []string
-	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		text := fmt.Sprintf("%d %s", counts[what], what)
-		switch {
-		case what == manifest.Kustomization:
-			text += " (-k builds it)"
-		case !strings.HasPrefix(what, "ValidatingAdmissionPolicy"):
-		case expands:
-			continue
-		case what == "ValidatingAdmissionPolicy":
-			text += " (mapd expand runs them)"
-		}
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, ", ")
-}
-
 // onlySuffix ends an error about files that have no policies with what they have.
 func onlySuffix(ignored string) string {
 	if ignored == "" {
@@ -196,31 +169,6 @@ func (e *evaluation) sayRead() {
 		text += ": " + strings.Join(parts, ", ")
 	}
 	e.notes.say("%s; ignored: %s\n", report.Line(text), report.Line(ignored))
-}
-
-// total returns how many files were skipped.
-func total(skipped manifest.Skipped) (n int) {
-	for _, c := range skipped {
-		n += c
-	}
-	return n
-}
-
-func counted(n int, one, other string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, other)
-}
-
-// noArguments refuses arguments, with the flags that take what a user probably means.
-func noArguments(flags string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usagef("unexpected argument %q; files are given with %s, one each", args[0], flags)
-		}
-		return nil
-	}
 }
 
 // paths returns the paths that values of -p and -f name. A value may have several,

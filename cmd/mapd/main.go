@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -38,6 +39,33 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitCode(stderr, cmd, err)
 }
 
+// group is commands under one heading of the help.
+type group struct {
+	id, title string
+	commands  []*cobra.Command
+}
+
+// goFlags are flags of go test that may have one dash here too.
+var goFlags = []string{"-run", "-count", "-parallel"}
+
+// spelled returns the arguments of mapd test with two dashes before the flags that go
+// test has.
+func spelled(args []string) []string {
+	if len(args) == 0 || args[0] != "test" {
+		return args
+	}
+	out := slices.Clone(args)
+	for i, arg := range out {
+		if arg == "--" {
+			break
+		}
+		if name, _, _ := strings.Cut(arg, "="); slices.Contains(goFlags, name) {
+			out[i] = "-" + arg
+		}
+	}
+	return out
+}
+
 // newRoot returns the command mapd with all commands below it.
 func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
@@ -58,17 +86,7 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		}
 		return cmd.Help()
 	}
-	for _, g := range []struct {
-		id, title string
-		commands  []*cobra.Command
-	}{
-		{"first", "Begin with these:", []*cobra.Command{newEval(s), newTest(s), newLint(s), newInstall(s), newMigrate(s)}},
-		{"write", "Write and test policies:", []*cobra.Command{newExpand(s), newFmt(s), newBench(s), newPlayground(s), newLSP(s)}},
-		{"run", "Run them:", []*cobra.Command{newServe(s), newSend(s), newExport(s), newInspect(s)}},
-		{"render", "Where manifests are made:", []*cobra.Command{newKRM(s), newPostRender(s), newSnapshot(s)}},
-		{"operate", "Operate a cluster:", []*cobra.Command{newAudit(s), newBlame(s), newDoctor(s), newDebug(s), newPromote(s), newRollout(s), newTop(s), newUninstall(s)}},
-		{"tools", "Tools:", []*cobra.Command{newVersion(s)}},
-	} {
+	for _, g := range commands(s) {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
 			c.GroupID = g.id

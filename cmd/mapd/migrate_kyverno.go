@@ -1,3 +1,5 @@
+//go:build !server
+
 package main
 
 import (
@@ -60,7 +62,8 @@ is needed, and nothing is written to the cluster.
 --verify compares each converted rule with its policy on the same objects: those of
 -f, and generated ones that have what the rule mentions. Kyverno's side is an
 interpreter of its rules; what it does not know is not verified, and the outcome says
-so. It counts the objects without a difference; that is evidence, not a proof. The
+so. A MutatingPolicy is compared with itself as it was written, and for controllers
+with what it does to the Pod of their template. It counts the objects without a difference; that is evidence, not a proof. The
 policies are written only if there is an --output-dir.
 
 Exit codes:
@@ -68,6 +71,7 @@ Exit codes:
   1  a rule is not exact; with --verify, there is such a difference
   2  wrong usage, input that cannot be read, or output that cannot be written
   4  the cluster cannot be read
+  5  with --verify, a rule was compared on no object; the outcome says why
   130  a comparison was interrupted`
 
 func newMigrateKyverno(s streams) *cobra.Command {
@@ -88,7 +92,7 @@ func newMigrateKyverno(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	fl.BoolVar(&f.assess, "assess", false, "print what each rule becomes, and write nothing")
-	choiceVarP(fl, &f.output, "output", "o", "table", " of --assess and --verify (html: of --assess)", "table", "json", "markdown", "html")
+	choiceVarP(fl, &f.output, "output", "o", "table", " of --assess and --verify", "table", "json", "markdown", "html")
 	fl.StringVar(&f.directory, "output-dir", "-", "directory for the files; - is one stream on standard output")
 	recursiveVar(fl, &f.recursive)
 	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the policies of a cluster")

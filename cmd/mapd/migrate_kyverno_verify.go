@@ -1,3 +1,5 @@
+//go:build !server
+
 package main
 
 import (
@@ -18,6 +20,7 @@ var verifications = map[string]func(*kyverno.Verification, io.Writer) error{
 	"table":    (*kyverno.Verification).WriteTable,
 	"json":     (*kyverno.Verification).WriteJSON,
 	"markdown": (*kyverno.Verification).WriteMarkdown,
+	"html":     (*kyverno.Verification).WriteHTML,
 }
 
 // checkVerify refuses wrong usage of the flags about comparing.
@@ -26,8 +29,6 @@ func (f *kyvernoFlags) checkVerify() error {
 	switch {
 	case f.verify && f.assess:
 		return usagef(name + "--assess converts nothing that --verify could compare; leave out one of them")
-	case f.verify && verifications[f.output] == nil:
-		return usagef(name+"-o %s: --verify knows %s", f.output, "table, json and markdown")
 	case !f.verify && len(f.objects) > 0:
 		return usagef(name + "-f: objects are for --verify; policies are named without a flag")
 	case f.generated < 0:
@@ -77,6 +78,9 @@ func verifyKyverno(ctx context.Context, s streams, f *kyvernoFlags, in *kyverno.
 	}
 	if !v.OK() || len(in.Unreadable) > 0 {
 		return &codedError{code: exitFindings}
+	}
+	if !v.Complete() {
+		return &codedError{code: exitPartial}
 	}
 	return nil
 }

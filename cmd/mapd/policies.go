@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/output/report"
@@ -113,4 +116,56 @@ func printErrors(w io.Writer, errs []error) {
 	for _, err := range errs {
 		fmt.Fprintln(w, render(err))
 	}
+}
+
+// noArguments refuses arguments, with the flags that take what a user probably means.
+func noArguments(flags string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("unexpected argument %q; files are given with %s, one each", args[0], flags)
+		}
+		return nil
+	}
+}
+
+// ignoredText says which of the documents, by kind, and of the files of directories are not
+// used, with --expand or without.
+func ignoredText(documents map[string]int, files manifest.Skipped, expands bool) string {
+	counts := maps.Clone(documents)
+	if counts == nil {
+		counts = map[string]int{}
+	}
+	for what, n := range files {
+		counts[what] += n
+	}
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		text := fmt.Sprintf("%d %s", counts[what], what)
+		switch {
+		case what == manifest.Kustomization:
+			text += " (-k builds it)"
+		case !strings.HasPrefix(what, "ValidatingAdmissionPolicy"):
+		case expands:
+			continue
+		case what == "ValidatingAdmissionPolicy":
+			text += " (mapd expand runs them)"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// total returns how many files were skipped.
+func total(skipped manifest.Skipped) (n int) {
+	for _, c := range skipped {
+		n += c
+	}
+	return n
+}
+
+func counted(n int, one, other string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, other)
 }

@@ -1,3 +1,5 @@
+//go:build !server
+
 package main
 
 import (
@@ -26,12 +28,6 @@ type printer struct {
 func newPrinter(w io.Writer, format string) *printer {
 	return &printer{w: w, format: format, colour: coloured(w)}
 }
-
-// unwritable is why a decision has no text in the format that is asked for. It is the
-// fault of one object; other errors of a printer are of its writer.
-type unwritable struct{ error }
-
-func (u unwritable) Unwrap() error { return u.error }
 
 // comments prints a document of nothing but comments.
 func (p *printer) comments(d *mapd.Document) error {
@@ -210,14 +206,6 @@ func (p *printer) yaml(separated bool, text []byte) error {
 func (p *printer) line(out []byte) error {
 	_, err := fmt.Fprintf(p.w, "%s\n", bytes.TrimRight(out, "\r\n"))
 	return err
-}
-
-func marshal(v any, indent string) ([]byte, error) {
-	var b bytes.Buffer
-	if err := report.WriteJSON(&b, v, indent); err != nil {
-		return nil, unwritable{err}
-	}
-	return b.Bytes(), nil
 }
 
 // kubectlName is "deployment.apps/web".

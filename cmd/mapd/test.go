@@ -1,3 +1,5 @@
+//go:build !server
+
 package main
 
 import (
@@ -94,27 +96,6 @@ func newTest(s streams) *cobra.Command {
 	f.orders.add(fl)
 	f.modules.add(cmd)
 	return cmd
-}
-
-// goFlags are flags of go test that may have one dash here too.
-var goFlags = []string{"-run", "-count", "-parallel"}
-
-// spelled returns the arguments of mapd test with two dashes before the flags that go
-// test has.
-func spelled(args []string) []string {
-	if len(args) == 0 || args[0] != "test" {
-		return args
-	}
-	out := slices.Clone(args)
-	for i, arg := range out {
-		if arg == "--" {
-			break
-		}
-		if name, _, _ := strings.Cut(arg, "="); slices.Contains(goFlags, name) {
-			out[i] = "-" + arg
-		}
-	}
-	return out
 }
 
 func (f *testFlags) options(stderr io.Writer) (suite.Options, error) {

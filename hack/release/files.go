@@ -1,15 +1,12 @@
 package main
 
 import (
-	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"debug/buildinfo"
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -29,11 +26,6 @@ var completer []byte
 
 // pack returns the archive of a platform: zip for Windows, tar and gzip for all others.
 func pack(base, goos string, binary []byte, modified time.Time) (name string, data []byte, err error) {
-	type file struct {
-		name string
-		mode fs.FileMode
-		data []byte
-	}
 	files := []file{{"mapd", 0o755, binary}, {"kubectl_complete-mapd", 0o755, completer}}
 	if goos == "windows" {
 		files = []file{{"mapd.exe", 0o755, binary}}
@@ -45,8 +37,8 @@ func pack(base, goos string, binary []byte, modified time.Time) (name string, da
 		}
 		files = append(files, file{name, 0o644, text})
 	}
-	var out bytes.Buffer
 	if goos == "windows" {
+		var out bytes.Buffer
 		w := zip.NewWriter(&out)
 		for _, f := range files {
 			header := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: modified}
@@ -62,23 +54,11 @@ func pack(base, goos string, binary []byte, modified time.Time) (name string, da
 		err := w.Close()
 		return base + ".zip", out.Bytes(), err
 	}
-	compressed := gzip.NewWriter(&out)
-	w := tar.NewWriter(compressed)
-	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: int64(f.mode), Size: int64(len(f.data)), ModTime: modified, Format: tar.FormatUSTAR}); err != nil {
-			return "", nil, err
-		}
-		if _, err := w.Write(f.data); err != nil {
-			return "", nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
+	if data, err = tarball(files, modified); err != nil {
 		return "", nil, err
 	}
-	if err := compressed.Close(); err != nil {
-		return "", nil, err
-	}
-	return base + ".tar.gz", out.Bytes(), nil
+	data, err = compress(data)
+	return base + ".tar.gz", data, err
 }
 
 // packageLock names the npm packages of the playground.
@@ -106,15 +86,17 @@ func npm(lock []byte) (map[string]string, error) {
 }
 
 // materials lists the modules that a binary says it is built from, and the packages of
-// the playground in it, in CycloneDX.
-func materials(binary []byte, version string) ([]byte, error) {
-	lock, err := os.ReadFile(packageLock)
-	if err != nil {
-		return nil, err
-	}
-	packages, err := npm(lock)
-	if err != nil {
-		return nil, err
+// the playground if that is in it, in CycloneDX.
+func materials(binary []byte, version string, playground bool) ([]byte, error) {
+	var packages map[string]string
+	if playground {
+		lock, err := os.ReadFile(packageLock)
+		if err != nil {
+			return nil, err
+		}
+		if packages, err = npm(lock); err != nil {
+			return nil, err
+		}
 	}
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {

@@ -1,19 +1,26 @@
 // Command release builds what a release of mapd consists of: for each platform an
-// archive with the static binary and a bill of materials of what it is made from,
-// the checksums of all of these, and the manifest for krew. The same commit, version
-// and Go give the same bytes.
+// archive with the static binary; images of the program for clusters, also with Go's
+// FIPS 140-3 module, and the Helm chart, each as an OCI layout; bills of materials of what
+// the programs are made from; the manifest for krew; provenance (in-toto, SLSA) and checksums
+// of all of these, signed if there is a key. The same commit, version, Go and key give the
+// same bytes.
 package main
 
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"crypto/sha256"
+	"debug/buildinfo"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,9 +35,19 @@ func main() {
 	only := flag.String("platforms", platforms, "GOOS/GOARCH, separated by commas")
 	flag.StringVar(&r.version, "version", "", "of the release, such as v1.2.3")
 	flag.StringVar(&r.out, "out", "dist", "directory for the files, which must not exist or be empty")
+	flag.BoolVar(&r.chartOnly, "chart-only", false, "make the chart and nothing else")
+	key := flag.String("key", "", "file with a private key (PEM, ECDSA on P-256, no passphrase) that signs SHA256SUMS and the provenance")
+	flag.StringVar(&r.builder, "builder", "https://github.com/mapd-project/mapd/hack/release", "who builds, for the provenance")
 	flag.Parse()
 	r.platforms = strings.Split(*only, ",")
-	r.build, r.time, r.site = build, time.Now, "internal/author/playground/site"
+	r.build, r.time, r.head, r.site = build, time.Now, head, "internal/author/playground/site"
+	if *key != "" {
+		var err error
+		if r.key, err = readKey(*key); err != nil {
+			fmt.Fprintln(os.Stderr, "release: -key:", err)
+			os.Exit(1)
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := r.run(ctx); err != nil {
@@ -43,11 +60,35 @@ func main() {
 type release struct {
 	version, out string
 	platforms    []string
-	// build writes the binary for a platform to a file.
-	build func(ctx context.Context, version, goos, goarch, file string) error
-	time  func() time.Time // of the files in the archives
-	site  string           // the folder with the playground's site
+	chartOnly    bool
+	builder      string            // in the provenance
+	key          *ecdsa.PrivateKey // nil: nothing is signed
+	// build writes the binary for a target to a file.
+	build func(ctx context.Context, version string, t target, file string) error
+	time  func() time.Time                      // of the files in the archives
+	head  func(context.Context) (string, error) // the commit
+	site  string                                // the folder with the playground's site
 }
+
+// target is what a binary is for.
+type target struct {
+	goos, goarch string
+	// server is the program for clusters, which only serves. fips has it use Go's FIPS 140-3
+	// module.
+	server, fips bool
+}
+
+// program is the server of an architecture.
+type program struct {
+	goarch string
+	binary []byte
+}
+
+// fipsModule is the version of Go's Cryptographic Module: https://go.dev/doc/security/fips140.
+const fipsModule = "v1.0.0"
+
+// description is that of images and of the chart.
+const description = "MutatingAdmissionPolicies for clusters whose API server does not run them"
 
 // siteFiles are files of the site that each binary must have: the page, the names and the
 // hash of all files, and mapd for a browser.
@@ -73,23 +114,43 @@ func (r *release) run(ctx context.Context) error {
 	if err != nil {
 		modified = r.time()
 	}
+	if r.chartOnly {
+		charts, err := chart(r.version, modified)
+		for _, f := range charts {
+			err = errors.Join(err, os.WriteFile(filepath.Join(r.out, f.name), f.data, 0o666))
+		}
+		return err
+	}
 	playground := map[string][]byte{}
 	for _, name := range siteFiles {
 		if playground[name], err = os.ReadFile(filepath.Join(r.site, name)); err != nil {
 			return fmt.Errorf("%w: run make web", err)
 		}
 	}
+	commit, err := r.head(ctx)
+	if err != nil && r.key != nil {
+		return err // what is signed has to be true
+	}
 	var archives []archive
 	var sums bytes.Buffer
+	var subjects []artifact
 	add := func(name string, data []byte) ([sha256.Size]byte, error) {
 		sum := sha256.Sum256(data)
 		fmt.Fprintf(&sums, "%x  %s\n", sum, name)
+		subjects = append(subjects, artifact{name, map[string]string{"sha256": fmt.Sprintf("%x", sum)}})
 		return sum, os.WriteFile(filepath.Join(r.out, name), data, 0o666)
+	}
+	addBill := func(base string, binary []byte, playground bool) error {
+		bill, err := materials(binary, r.version, playground)
+		if err == nil {
+			_, err = add(base+".cdx.json", bill)
+		}
+		return err
 	}
 	for _, p := range r.platforms {
 		goos, goarch, _ := strings.Cut(p, "/")
 		base := "mapd_" + r.version + "_" + goos + "_" + goarch
-		binary, err := r.binary(ctx, goos, goarch)
+		binary, err := r.binary(ctx, target{goos: goos, goarch: goarch})
 		if err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
@@ -107,11 +168,48 @@ func (r *release) run(ctx context.Context) error {
 			return err
 		}
 		archives = append(archives, archive{goos, goarch, name, sum})
-		bill, err := materials(binary, r.version)
-		if err != nil {
+		if err := addBill(base, binary, true); err != nil {
 			return fmt.Errorf("%s: %w", p, err)
 		}
-		if _, err := add(base+".cdx.json", bill); err != nil {
+	}
+	licence, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return err
+	}
+	for _, fips := range []bool{false, true} {
+		base := "mapd_" + r.version + "_image"
+		if fips {
+			base += "-fips"
+		}
+		var programs []program
+		for _, p := range r.platforms {
+			goos, goarch, _ := strings.Cut(p, "/")
+			if goos != "linux" {
+				continue
+			}
+			binary, err := r.binary(ctx, target{goos, goarch, true, fips})
+			if err != nil {
+				return fmt.Errorf("image for %s: %w", p, err)
+			}
+			programs = append(programs, program{goarch, binary})
+			if err := addBill(base+"_linux_"+goarch, binary, false); err != nil {
+				return fmt.Errorf("image for %s: %w", p, err)
+			}
+		}
+		data, err := image(r.version, programs, licence, modified)
+		if err != nil {
+			return err
+		}
+		if _, err := add(base+".tar", data); err != nil {
+			return err
+		}
+	}
+	charts, err := chart(r.version, modified)
+	if err != nil {
+		return err
+	}
+	for _, f := range charts {
+		if _, err := add(f.name, f.data); err != nil {
 			return err
 		}
 	}
@@ -122,27 +220,65 @@ func (r *release) run(ctx context.Context) error {
 	if _, err := add("mapd.yaml", manifest); err != nil {
 		return err
 	}
+	origin, err := r.provenance(subjects, commit)
+	if err != nil {
+		return err
+	}
+	if origin, err = enclose(r.key, origin); err != nil {
+		return err
+	}
+	if _, err := add("mapd_"+r.version+".intoto.jsonl", origin); err != nil {
+		return err
+	}
+	if r.key != nil {
+		text, err := sign(r.key, sums.Bytes())
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(r.out, "SHA256SUMS.sig"), []byte(text+"\n"), 0o666); err != nil {
+			return err
+		}
+	}
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), sums.Bytes(), 0o666)
 }
 
-func (r *release) binary(ctx context.Context, goos, goarch string) ([]byte, error) {
+func (r *release) binary(ctx context.Context, t target) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "release")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "mapd")
-	if err := r.build(ctx, r.version, goos, goarch, file); err != nil {
+	if err := r.build(ctx, r.version, t, file); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(file)
 }
 
-func build(ctx context.Context, version, goos, goarch, file string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags", "-s -w -X main.release="+version, "-o", file, "./cmd/mapd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
+func build(ctx context.Context, version string, t target, file string) error {
+	args := []string{"build", "-trimpath", "-buildvcs=true", "-ldflags", "-s -w -X main.release=" + version, "-o", file}
+	if t.server {
+		args = append(args, "-tags", "server")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/mapd")...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.goos, "GOARCH="+t.goarch, "GOFIPS140=off")
+	if t.fips {
+		cmd.Env = append(cmd.Env, "GOFIPS140="+fipsModule)
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	if !t.fips {
+		return nil
+	}
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+		return s.Key == "GOFIPS140" && strings.HasPrefix(s.Value, fipsModule+"-")
+	}) {
+		return errors.New("the program does not say that it has Go's FIPS 140-3 module")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/ecdsa"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,7 @@ import (
 
 // makeRelease makes a release whose binaries are this test's, with the files of the site
 // that embedded names.
-func makeRelease(t *testing.T, version string, embedded ...string) (string, error) {
+func makeRelease(t *testing.T, version string, key *ecdsa.PrivateKey, embedded ...string) (string, error) {
 	t.Helper()
 	out, site := filepath.Join(t.TempDir(), "dist"), t.TempDir()
 	for _, name := range siteFiles {
@@ -33,7 +34,9 @@ func makeRelease(t *testing.T, version string, embedded ...string) (string, erro
 	}
 	r := &release{
 		version: version, out: out, platforms: strings.Split(platforms, ","), site: site,
-		build: func(_ context.Context, _, _, _, file string) error {
+		builder: "https://example.com/builder", key: key,
+		head: func(context.Context) (string, error) { return "0123456789012345678901234567890123456789", nil },
+		build: func(_ context.Context, _ string, t target, file string) error {
 			self, err := os.Executable()
 			if err != nil {
 				return err
@@ -42,8 +45,13 @@ func makeRelease(t *testing.T, version string, embedded ...string) (string, erro
 			if err != nil {
 				return err
 			}
+			if t.server { // whose bytes differ by target
+				binary = fmt.Appendf(binary, "%+v\n", t)
+			}
 			for _, name := range embedded {
-				binary = append(binary, "text of "+name+"\n"...)
+				if !t.server {
+					binary = append(binary, "text of "+name+"\n"...)
+				}
 			}
 			return os.WriteFile(file, binary, 0o755)
 		},
@@ -101,7 +109,7 @@ func unpack(t *testing.T, name string, data []byte) []string {
 
 func TestRelease(t *testing.T) {
 	t.Chdir("../..")
-	dir, err := makeRelease(t, "v1.2.3-rc.1", siteFiles...)
+	dir, err := makeRelease(t, "v1.2.3-rc.1", nil, siteFiles...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,13 +128,18 @@ func TestRelease(t *testing.T) {
 		names = append(names, name, base+".cdx.json")
 	}
 	var sums strings.Builder
-	for _, name := range append(names, "mapd.yaml") {
+	for _, image := range []string{"image", "image-fips"} {
+		base := "mapd_v1.2.3-rc.1_" + image
+		names = append(names, base+"_linux_amd64.cdx.json", base+"_linux_arm64.cdx.json", base+".tar")
+	}
+	names = append(names, "mapd-1.2.3-rc.1.tgz", "mapd_v1.2.3-rc.1_chart.tar", "mapd.yaml", "mapd_v1.2.3-rc.1.intoto.jsonl")
+	for _, name := range names {
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(files[name]), name)
 	}
 	if got := string(files["SHA256SUMS"]); got != sums.String() {
 		t.Errorf("SHA256SUMS:\n%s\nwant\n%s", got, sums.String())
 	}
-	if want := append(names, "SHA256SUMS", "mapd.yaml"); len(files) != len(want) {
+	if want := append(names, "SHA256SUMS"); len(files) != len(want) {
 		t.Errorf("files %q, want %q", slices.Sorted(maps.Keys(files)), want)
 	}
 
@@ -168,7 +181,11 @@ func TestRelease(t *testing.T) {
 		}
 	}
 
-	again, err := makeRelease(t, "v1.2.3-rc.1", siteFiles...)
+	if bytes.Contains(files["mapd_v1.2.3-rc.1_image_linux_amd64.cdx.json"], []byte("pkg:npm/")) {
+		t.Error("the server's bill of materials has packages of the playground")
+	}
+
+	again, err := makeRelease(t, "v1.2.3-rc.1", nil, siteFiles...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,15 +202,15 @@ func TestReleaseRefuses(t *testing.T) {
 		"v1.2":  `version "v1.2": must be a semantic version such as v1.2.3`,
 		"devel": `version "devel": must be a semantic version such as v1.2.3`,
 	} {
-		if _, err := makeRelease(t, version); err == nil || err.Error() != want {
+		if _, err := makeRelease(t, version, nil); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", version, err, want)
 		}
 	}
-	if _, err := makeRelease(t, "v1.2.3", siteFiles[1:]...); err == nil || err.Error() != "linux/amd64: the binary has no playground: it lacks index.html" {
+	if _, err := makeRelease(t, "v1.2.3", nil, siteFiles[1:]...); err == nil || err.Error() != "linux/amd64: the binary has no playground: it lacks index.html" {
 		t.Error(err)
 	}
 	dir := t.TempDir()
-	err := (&release{version: "v1.0.0", out: filepath.Join(dir, "dist"), site: dir}).run(t.Context())
+	err := (&release{version: "v1.0.0", out: filepath.Join(dir, "dist"), site: dir, head: head}).run(t.Context())
 	if err == nil || !strings.HasSuffix(err.Error(), "index.html: no such file or directory: run make web") {
 		t.Error(err)
 	}

@@ -22,7 +22,7 @@ func convertKyverno(d *manifest.Document, deps policy.Deps) *converted {
 	if len(errs) > 0 {
 		return &converted{errs: errs}
 	}
-	result := convert.Policy(p, convert.Options{Types: deps.Types})
+	result := convert.Policy(p, convert.Options{Types: deps.Types, Apart: true})
 	c := &converted{}
 	at := map[string]string{} // paths by the names of rules
 	if p.Rules != nil {

@@ -174,10 +174,10 @@ func (r *Result) Against(want map[string]any) []Change {
 	if tree.Equal(want, got) {
 		return nil
 	}
+	if ns := r.Request.Admission.Namespace; ns != "" && r.Request.Admission.Object.GetNamespace() == ns {
+		want, got = withNamespace(&unstructured.Unstructured{Object: want}, ns).Object, withNamespace(&unstructured.Unstructured{Object: got}, ns).Object
+	}
 	hold := func(obj map[string]any) map[string]any {
-		if ns := r.Request.Admission.Namespace; ns != "" && r.Request.Admission.Object.GetNamespace() == ns {
-			obj = withNamespace(&unstructured.Unstructured{Object: obj}, ns).Object
-		}
 		held, err := r.Request.decode(obj)
 		if err != nil {
 			return obj

@@ -22,3 +22,20 @@ func TestOffline(t *testing.T) {
 	b.open(server.url + fragment(q))
 	b.stores(want)
 }
+
+// A private window, which keeps no large file in memory, fetches the program once.
+func TestProgramOnce(t *testing.T) {
+	count, base := newCounter(t)
+	b := newTab(t)
+	b.open(base + fragment(good()))
+	b.idle()
+	b.until("the service worker", `navigator.serviceWorker.ready.then(r => r.active?.state === "activated")`)
+	count.mu.Lock()
+	defer count.mu.Unlock()
+	if count.files[".wasm"] != 1 {
+		t.Errorf("the program was fetched %d times, %d bytes", count.files[".wasm"], count.bytes[".wasm"])
+	}
+	if left := eval[bool](b, `caches.has("mapd handed over")`); left {
+		t.Error("the page keeps the program a second time")
+	}
+}

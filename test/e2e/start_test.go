@@ -22,8 +22,8 @@ func TestStartPage(t *testing.T) {
 	m := cluster.Installed(t, cluster.InstallOptions{})
 	m.NeedProcesses(t)
 	r := newReader(t, m, cluster.Root(t), map[string]string{
-		"make image SITE= IMAGE=mapd.example/mapd:1": "needs docker; make kind does it",
-		"mapd install --image mapd.example/mapd:1":   "TestInstallation",
+		"make image IMAGE=mapd.example/mapd:1":     "needs docker; make kind does it",
+		"mapd install --image mapd.example/mapd:1": "TestInstallation",
 		"mapd doctor": "TestInstallation",
 	})
 	// There is no kubelet that forwards ports to replicas.

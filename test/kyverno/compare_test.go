@@ -168,19 +168,15 @@ func differ(t *testing.T, s subject, n int, total *tally) {
 		} else if !Same(want, before, false) {
 			total.changed++
 		}
-		if Same(want, got, verdict == convert.Order) {
+		if Same(want, got, false) {
 			continue
 		}
-		if verdict == convert.Better || verdict == convert.Differs || r.Policy.CEL != nil {
-			if ordered := slices.ContainsFunc(r.Rules, func(r convert.Rule) bool {
-				return slices.ContainsFunc(r.Reasons, func(s string) bool { return strings.Contains(s, " the others") || strings.Contains(s, "to its front") })
-			}); ordered && Same(want, got, true) {
-				continue
-			}
-			if explained(r, *request, want, got) {
-				total.explained++
-				continue
-			}
+		if r.Reorders() && Same(want, got, true) {
+			continue
+		}
+		if explained(r, *request, before, want, got) {
+			total.explained++
+			continue
 		}
 		if shown++; shown <= 1 {
 			t.Errorf("%s (%s): object %d\nrequest %s\nkyverno %s\nnative  %s\n%s", s.name, verdict, i, show(request), show(want), show(got), written(r))
@@ -191,38 +187,15 @@ func differ(t *testing.T, s subject, n int, total *tally) {
 	}
 }
 
-// unseen are parts of reasons for which the random objects have nothing: no text with <, no user
-// with a long name, no image that is no reference, no / in a name.
-var unseen = []string{`\u003c`, "for a service account", "an image that is no reference", "takes / in a variable", "resourceFilters"}
-
-// explained reports whether a reason of a verdict can be that of a difference: most say that
-// Kyverno refuses what the policy does not.
-func explained(r *convert.Result, request Request, want, got Result) bool {
+// explained reports whether a reason of a verdict is that of a difference.
+func explained(r *convert.Result, request Request, before, want, got Result) bool {
 	if r.Policy.CEL != nil {
 		// Row kyverno-cel-unknown of compat.md.
 		return strings.Contains(got.Error, "strict decoding error: unknown field") ||
 			slices.ContainsFunc(r.Rules[0].Reasons, func(reason string) bool { return explainsMutating(reason, request, want) })
 	}
-	for _, rule := range r.Rules {
-		for _, reason := range rule.Reasons {
-			if slices.ContainsFunc(unseen, func(part string) bool { return strings.Contains(reason, part) }) {
-				continue
-			}
-			if strings.Contains(reason, "takes the images of the request") {
-				return true // an image may be another, or be missing
-			}
-			if strings.Contains(reason, "without the ConfigMap") {
-				if strings.Contains(got.Error, "failed to configure") {
-					return true
-				}
-				continue
-			}
-			if strings.Contains(reason, "Kyverno refuses") == (want.Error != "" && got.Error == "") {
-				return true
-			}
-		}
-	}
-	return false
+	return r.Explains(convert.Case{Object: request.Object, Unchanged: before.Object, User: request.User},
+		convert.Outcome{Object: want.Object, Refused: want.Error}, convert.Outcome{Object: got.Object, Refused: got.Error}) != ""
 }
 
 // explainsMutating reports whether a reason of a MutatingPolicy's verdict can be that of a

@@ -65,7 +65,7 @@ func hold(t *testing.T, s subject, n int, total *interpretTally) (agree bool) {
 			continue
 		}
 		got, err := engine.Mutate(t.Context(), interpret.Request{
-			Operation: request.Operation, Object: request.Object, Old: request.OldObject, NamespaceLabels: request.NamespaceLabels, User: request.User, Groups: request.Groups,
+			Operation: request.Operation, Object: request.Object, Old: request.OldObject, NamespaceLabels: request.NamespaceLabels, User: request.User, Groups: request.Groups, ConfigMaps: known(request.ConfigMaps),
 		})
 		if err != nil {
 			var u *interpret.Unknown
@@ -99,6 +99,14 @@ func hold(t *testing.T, s subject, n int, total *interpretTally) (agree bool) {
 		t.Errorf("%s: %d disagreements", s.name, shown)
 	}
 	return shown == 0
+}
+
+// known says that there are no other ConfigMaps.
+func known(all map[string]map[string]string) map[string]map[string]string {
+	if all == nil {
+		return map[string]map[string]string{}
+	}
+	return all
 }
 
 // The interpreter that migrate kyverno --verify runs does what Kyverno does: with the policies of the

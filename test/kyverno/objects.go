@@ -69,11 +69,11 @@ func (p *pool) collect(v any) {
 			case "matchLabels", "labels", "annotations":
 				if m, ok := e.(map[string]any); ok {
 					for key, value := range m {
-						key = bare(key)
+						key = concrete(bare(key))
 						if strings.Contains(key, "{{") || strings.Contains(fmt.Sprint(value), "{{") {
 							continue // Kyverno evaluates {{ }} in objects, row kyverno-templates of compat.md
 						}
-						p.labels[key] = append(p.labels[key], strings.NewReplacer("*", "x", "?", "y").Replace(fmt.Sprint(value)))
+						p.labels[key] = append(p.labels[key], concrete(fmt.Sprint(value)))
 					}
 				}
 			case "matchExpressions":
@@ -91,7 +91,7 @@ func (p *pool) collect(v any) {
 			case "names", "namespaces":
 				if l, ok := e.([]any); ok {
 					for _, each := range l {
-						p.names = append(p.names, strings.NewReplacer("*", "x", "?", "y").Replace(fmt.Sprint(each)))
+						p.names = append(p.names, concrete(fmt.Sprint(each)))
 					}
 				}
 			case "name":
@@ -100,7 +100,7 @@ func (p *pool) collect(v any) {
 				}
 			case "image":
 				if s, ok := e.(string); ok && !strings.Contains(s, "{") {
-					p.images = append(p.images, strings.NewReplacer("*", "x", "?", "y").Replace(s))
+					p.images = append(p.images, concrete(s))
 				}
 			case "configMap":
 				if m, ok := e.(map[string]any); ok {
@@ -124,6 +124,13 @@ func (p *pool) collect(v any) {
 			p.collect(e)
 		}
 	}
+}
+
+// concrete returns a text that a pattern matches, or just not: of alternatives the first.
+func concrete(pattern string) string {
+	first, _, _ := strings.Cut(pattern, "|")
+	first, _, _ = strings.Cut(first, "&")
+	return strings.NewReplacer("*", "x", "?", "y").Replace(strings.TrimPrefix(strings.TrimSpace(first), "!"))
 }
 
 // mentioned finds annotations and labels in an expression.
@@ -461,7 +468,7 @@ func (g *generator) blend(obj, patch map[string]any) {
 			if strings.Contains(v, "{{") {
 				continue
 			}
-			v = strings.NewReplacer("?*", "any", "*", "x").Replace(v)
+			v = concrete(v)
 			obj[name] = pick(g, v, v, v+"x")
 		case int64:
 			obj[name] = pick(g, v, v, v+1)

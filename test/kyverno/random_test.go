@@ -14,6 +14,9 @@ import (
 // Parts of which random policies are made. Each is one construct, as people write it.
 var (
 	metadataParts = []string{
+		`annotations: {f: "{{ request.object.spec.containers[0].image }}", l: "{{ request.object.spec.containers[-1].name }}", t: "{{ truncate(request.object.metadata.name, ` + "`2`" + `) }}"}`,
+		`annotations: {x: "{{ request.object.metadata.labels.app == 'web' && 'front' || 'back' }}", y: "{{ request.object.spec.containers[?name=='web'].image | [0] || 'none' }}"}`,
+		`annotations: {"x/{{ request.object.metadata.name }}": "{{ request.namespace }}"}`, `labels: {(app): "web | o*", tier: web}`, `annotations: {o: "{{ request.oldObject.metadata.labels.app || 'none' }}"}`,
 		`annotations: {x: "{{ request.object.spec.containers[].name | [-1] }}"}`, `annotations: {x: "{{ request.object.spec.volumes[].name | [?starts_with(@, 'data')] | [0] || 'none' }}"}`,
 		`labels: {team: shop}`, `labels: {+(team): shop}`, `labels: {+(team): shop, tier: web}`, `annotations: {+(a): "1", +(b): "2"}`,
 		`annotations: {(inject): "yes"}, labels: {injected: "true"}`, `annotations: {(inject): "y*"}`, `annotations: {<(inject): "?*"}`, `labels: {(app): web, tier: a}`,
@@ -29,6 +32,8 @@ var (
 		`labels: {(team): "*"}, annotations: {a: b}`, `annotations: {x: "{{ to_upper(request.object.metadata.labels.app) }}"}`,
 	}
 	specParts = []string{
+		`containers: [{name: side, image: "s:1", args: [a], env: [{name: N, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: A, value: b}]}]`, `(terminationGracePeriodSeconds): ">40", hostname: slow`, `(dnsPolicy): "Default | None", hostname: d`,
+		`containers: [{(image): "!nginx*", imagePullPolicy: Never}]`, `topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]`,
 		`priorityClassName: high`, `+(priorityClassName): high`, `(priorityClassName): high, hostname: x`, `nodeSelector: {disk: ssd}`, `+(nodeSelector): {disk: ssd}`,
 		`tolerations: [{key: a, operator: Exists}]`, `+(tolerations): [{key: a, operator: Exists}]`, `dnsConfig: {options: [{name: ndots, value: "1"}]}`, `dnsConfig: {+(searches): [a.b]}`,
 		`securityContext: {+(runAsUser): 1000, +(runAsNonRoot): true}`, `securityContext: {fsGroup: 5}`, `(securityContext): {}, hostname: y`, `securityContext: {(runAsUser): 0, runAsUser: 1}`,
@@ -45,6 +50,9 @@ var (
 		`containers: [{(imagePullPolicy): Always, image: "p:1"}]`, `containers: [{(name): "*", args: [a, b], +(command): [c]}]`, `securityContext: {}`, `priorityClassName: null`,
 	}
 	foreachParts = []string{
+		`{list: request.object.spec.containers, foreach: [{list: "element.env[]", preconditions: {all: [{key: "{{element.name}}", operator: Equals, value: "A*"}]}, patchesJson6902: "- {op: add, path: '/spec/containers/{{elementIndex0}}/env/{{elementIndex1}}/value', value: '{{element0.name}}-{{element1.name}}'}"}]}`,
+		`{list: request.object.spec.containers, order: Ascending, patchStrategicMerge: {spec: {containers: [{(name): "{{element.name}}", stdin: true}]}}}`,
+		`{list: request.object.spec.containers, patchesJson6902: "- {op: add, path: '/metadata/annotations/n-{{elementIndex}}', value: '{{element.name}}'}\n- {op: add, path: '/spec/containers/{{elementIndex}}/env/-', value: {name: I, value: x}}"}`,
 		`{list: request.object.spec.containers, patchStrategicMerge: {spec: {containers: [{name: "{{ element.name }}", image: "r.io/{{ images.containers.\"{{element.name}}\".path}}:{{images.containers.\"{{element.name}}\".tag}}"}]}}}`,
 		`{list: request.object.spec.containers, patchesJson6902: "- {op: add, path: '/metadata/annotations/image-{{element.name}}', value: '{{elementIndex}} {{element.image}}'}"}`,
 		`{list: "request.object.spec.initContainers[]", patchesJson6902: "- {op: add, path: '/spec/volumes/-', value: {name: 'v-{{element0.name}}', emptyDir: {}}}"}`,
@@ -72,6 +80,12 @@ var (
 		`- {op: add, path: /spec/securityContext, value: {runAsUser: 1, runAsNonRoot: true}}`, `- {op: add, path: /spec/dnsConfig/options/-, value: {name: ndots, value: "2"}}`, `- {op: replace, path: /metadata/labels/app, value: x}`,
 	}
 	preconditionParts = []string{
+		`{key: "{{ request.object.spec.containers[].name }}", operator: AnyIn, value: [web, "a*"]}`, `{key: "{{ request.object.spec.containers[].image }}", operator: AllNotIn, value: ["corp*"]}`,
+		`{key: "{{ request.object.spec.containers[].env[].name }}", operator: AnyNotIn, value: A}`, `{key: "{{ request.object.spec.containers[*].name }}", operator: NotIn, value: [web, app]}`,
+		`{key: "{{ request.object.spec.containers[].ports[].containerPort }}", operator: AnyIn, value: [80]}`, `{key: "{{ request.object.spec.[containers, initContainers][].image }}", operator: AllIn, value: ["nginx*", "*x*"]}`,
+		`{key: "{{ request.object.spec.containers[0].resources.requests.memory || '0' }}", operator: GreaterThan, value: 512Mi}`, `{key: "{{ request.object.metadata.annotations.inject || '1h' }}", operator: LessThan, value: 2h}`,
+		`{key: "{{ length(request.object.spec.containers[?name=='web' && image!='nginx']) }}", operator: GreaterThan, value: 0}`, `{key: "{{ request.object.metadata.labels.app }}", operator: NotEquals, value: "{{ request.object.metadata.name }}"}`,
+		`{key: "{{ request.object.spec.volumes[?contains(name, 'data')].name || ` + "`[]`" + ` }}", operator: AnyIn, value: "data?"}`,
 		`{key: corp.reg.com, operator: AnyIn, value: "{{ images.containers.*.registry }}"}`, `{key: docker.io, operator: AnyNotIn, value: "{{ images.initContainers.*.registry || ` + "`[]`" + ` }}"}`, `{key: latest, operator: AnyIn, value: "{{ images.containers.*.tag }}"}`,
 		`{key: "{{ regex_match('^[a-w]+$', request.object.metadata.name) }}", operator: Equals, value: true}`, `{key: "{{ pattern_match('w*', request.object.metadata.labels.app) }}", operator: Equals, value: true}`, `{key: app, operator: AnyIn, value: "{{ keys(request.object.metadata.labels) }}"}`,
 		`{key: "{{ request.operation }}", operator: Equals, value: CREATE}`, `{key: "{{ request.object.metadata.labels.app || '' }}", operator: NotEquals, value: other}`,
@@ -82,6 +96,7 @@ var (
 		`{key: "{{ request.object.metadata.annotations.inject || \"\" }}", operator: Equals, value: "yes"}`, `{key: "{{ request.object.metadata.labels.app }}", operator: Equals, value: "?*"}`,
 	}
 	matchParts = []string{
+		`{any: [{resources: {kinds: [Pod], names: ["w?b", "d?*"]}}]}`, `{any: [{resources: {kinds: [Pod], selector: {matchLabels: {"a*": "w?*"}}}}]}`, `{any: [{resources: {kinds: [Pod, ConfigMap]}}, {resources: {kinds: [Deployment]}, subjects: [{kind: Group, name: "de*"}]}]}`,
 		`{any: [{resources: {kinds: [Pod]}}]}`, `{any: [{resources: {kinds: [Pod]}}]}`, `{any: [{resources: {kinds: [Pod]}}]}`, `{any: [{resources: {kinds: [Pod], names: [web, "d*"]}}]}`,
 		`{all: [{resources: {kinds: [Pod], namespaces: [shop, "kube-*"]}}]}`, `{resources: {kinds: [Pod], selector: {matchLabels: {app: web}}}}`, `{any: [{resources: {kinds: [v1/Pod], operations: [CREATE]}}, {resources: {kinds: [Pod], namespaces: [default]}}]}`,
 		`{any: [{resources: {kinds: [Pod], namespaceSelector: {matchExpressions: [{key: env, operator: NotIn, values: [prod]}]}}}]}`, `{any: [{resources: {kinds: [Pod]}, subjects: [{kind: User, name: alice}]}]}`,

@@ -42,6 +42,10 @@ func literalsOf(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVers
 		},
 		values: []any{"", "other"},
 	}
+	if p.CEL != nil {
+		l.collectCEL(p)
+		return l
+	}
 	data, err := json.Marshal(p.Rules)
 	var v any
 	if err == nil && json.Unmarshal(data, &v) == nil {
@@ -50,8 +54,16 @@ func literalsOf(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVers
 	return l
 }
 
-// concrete returns a text that a pattern matches.
-var concrete = strings.NewReplacer("?*", "any", "*", "x", "?", "y")
+// concrete returns a text that a pattern matches, or just not.
+var concrete = pattern{strings.NewReplacer("?*", "any", "*", "x", "?", "y")}
+
+type pattern struct{ wildcards *strings.Replacer }
+
+func (p pattern) Replace(s string) string {
+	first, _, _ := strings.Cut(s, "|")
+	first, _, _ = strings.Cut(first, "&")
+	return p.wildcards.Replace(strings.TrimPrefix(strings.TrimSpace(first), "!"))
+}
 
 // bare returns the name of a field without the marks of an anchor.
 func bare(key string) string {
@@ -86,14 +98,23 @@ func (l *literals) collect(v any) {
 			for _, step := range fieldStep.FindAllStringSubmatch(m[1], -1) {
 				path = append(path, strings.Trim(step[1], `"`))
 			}
-			l.paths = append(l.paths, path)
-			if n := len(path); n == 3 && path[0] == "metadata" {
-				l.labels[path[2]] = append(l.labels[path[2]], "x", "")
-			}
+			l.mentions(path)
 		}
 		for _, m := range rawText.FindAllStringSubmatch(v, -1) {
 			l.values = append(l.values, m[1])
 		}
+	}
+}
+
+// mentions collects a field that an expression names.
+func (l *literals) mentions(path []string) {
+	known := slices.ContainsFunc(l.paths, func(p []string) bool { return slices.Equal(p, path) })
+	if known || path[0] == "apiVersion" || path[0] == "kind" {
+		return
+	}
+	l.paths = append(l.paths, path)
+	if n := len(path); n >= 3 && path[n-3] == "metadata" {
+		l.labels[path[n-1]] = append(l.labels[path[n-1]], "x", "")
 	}
 }
 
@@ -242,7 +263,7 @@ func (g *maker) object() verify.Object {
 	}
 	for _, path := range g.paths {
 		if g.chance(40) {
-			g.set(obj, path)
+			g.set(gvk, obj, path)
 		}
 	}
 	o := verify.Object{Operation: "CREATE", User: pick(g, g.users...)}
@@ -355,7 +376,11 @@ func (g *maker) some(m map[string]string) map[string]string {
 
 // set gives a field that an expression names a value that it may be compared with, or none. The
 // value has the type of the one that is there, or else any.
-func (g *maker) set(obj map[string]any, path []string) {
+func (g *maker) set(gvk schema.GroupVersionKind, obj map[string]any, path []string) {
+	typ := g.scalarAt(gvk, path)
+	if typ == "object" {
+		return
+	}
 	for _, step := range path[:len(path)-1] {
 		next, ok := obj[step].(map[string]any)
 		if !ok {
@@ -376,10 +401,36 @@ func (g *maker) set(obj map[string]any, path []string) {
 		return
 	}
 	v := pick(g, g.values...)
+	if typ != "" && typ != fmt.Sprintf("%T", v) {
+		return
+	}
 	if have := obj[last]; have != nil && fmt.Sprintf("%T", have) != fmt.Sprintf("%T", v) {
 		return
 	}
 	obj[last] = v
+}
+
+// scalarAt returns the Go type of the values of a field, "object" for objects and lists, and "" if
+// it is not known.
+func (g *maker) scalarAt(gvk schema.GroupVersionKind, path []string) string {
+	kind, err := g.types.Kind(gvk)
+	if err != nil || len(path) == 3 && path[0] == "metadata" {
+		return ""
+	}
+	p, ok := kind.Root()
+	for _, step := range path {
+		if !ok {
+			return ""
+		}
+		p, ok = p.Field(step)
+	}
+	if !ok {
+		return ""
+	}
+	if t := p.Type(); t.List != nil || t.Map != nil {
+		return "object"
+	}
+	return map[string]string{"string": "string", "numeric": "int64", "boolean": "bool"}[p.Scalar()]
 }
 
 // pod fills in the spec of a Pod.

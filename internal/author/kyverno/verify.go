@@ -89,21 +89,38 @@ func (a *Assessment) Verifier() *Verification {
 		c := Comparison{Policy: r.Policy.ID(), Rule: rule, Verdict: worst(r)}
 		v.Rules = append(v.Rules, c)
 		row := &v.Rules[len(v.Rules)-1]
-		engine, err := interpret.New(r.Policy, func(name string) bool { return converted(r, name) })
-		if err != nil {
-			row.Why = err.Error()
-			return
-		}
 		kinds := kindsOf(r, a.types)
-		t := verify.Task{
-			Name: c.Policy, Reference: reference(engine), Allows: allowed, Reorders: reorders(r),
-			Explains: func(ref, nat verify.Result) bool { return explains(r, ref, nat) },
+		l := literalsOf(r.Policy, a.types, kinds)
+		t := verify.Task{Name: c.Policy, Allows: allowed, Reorders: r.Reorders()}
+		params, configMaps := configMapsOf(r, l)
+		if r.Policy.CEL != nil {
+			ref, err := celReference(r, a.types)
+			if err != nil {
+				row.Why = err.Error()
+				return
+			}
+			t.Reference = ref
+			t.Explains = func(verify.Request, verify.Result, verify.Result) bool { return false }
+		} else {
+			engine, err := interpret.New(r.Policy, func(name string) bool { return converted(r, name) })
+			if err != nil {
+				row.Why = err.Error()
+				return
+			}
+			t.Reference = reference(engine, configMaps)
+			t.Explains = func(q verify.Request, ref, nat verify.Result) bool {
+				return r.Explains(convert.Case{Object: q.Object, Unchanged: verify.Defaulted(q.Object), User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
+			}
 		}
 		for _, u := range r.Units {
-			t.Policies = append(t.Policies, verify.Written{Policy: u.Policy, Binding: u.Binding})
+			w := verify.Written{Policy: u.Policy, Binding: u.Binding}
+			if u.Policy.Spec.ParamKind != nil {
+				w.Params = params
+			}
+			t.Policies = append(t.Policies, w)
 		}
 		if len(kinds) > 0 {
-			t.Generate = literalsOf(r.Policy, a.types, kinds).object
+			t.Generate = l.object
 		}
 		tasks, v.rows = append(tasks, t), append(v.rows, len(v.Rules)-1)
 	}
@@ -166,36 +183,11 @@ func worst(r *convert.Result) convert.Verdict {
 	return out
 }
 
-// reorders reports whether a verdict names the order of a list: by itself, or among what is better.
-func reorders(r *convert.Result) bool {
-	return slices.ContainsFunc(r.Rules, func(rule convert.Rule) bool {
-		return rule.Verdict == convert.Order || slices.ContainsFunc(rule.Reasons, func(s string) bool {
-			return strings.Contains(s, " the others") || strings.Contains(s, "to its front")
-		})
-	})
-}
-
-// explains reports whether a reason of a verdict can be that of a difference. Most say that Kyverno
-// refuses what the policy does not.
-func explains(r *convert.Result, ref, nat verify.Result) bool {
-	for _, rule := range r.Rules {
-		if rule.Verdict != convert.Better && rule.Verdict != convert.Differs {
-			continue
-		}
-		for _, reason := range rule.Reasons {
-			if strings.Contains(reason, "Kyverno refuses") == (ref.Refused != "" && nat.Refused == "") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // reference is Kyverno, as far as the interpreter knows it.
-func reference(p *interpret.Policy) verify.Reference {
+func reference(p *interpret.Policy, configMaps map[string]map[string]string) verify.Reference {
 	return func(ctx context.Context, r verify.Request) (verify.Result, error) {
 		out, err := p.Mutate(ctx, interpret.Request{
-			Operation: r.Operation, Object: r.Object, Old: r.Old, User: r.User, Groups: r.Groups,
+			Operation: r.Operation, Object: r.Object, Old: r.Old, User: r.User, Groups: r.Groups, ConfigMaps: configMaps,
 			NamespaceLabels: (&unstructured.Unstructured{Object: r.Namespace}).GetLabels(),
 		})
 		if err != nil {
@@ -234,6 +226,11 @@ func (v *Verification) Finish() {
 // OK reports whether no comparison found a difference that its verdict does not name.
 func (v *Verification) OK() bool {
 	return !slices.ContainsFunc(v.Rules, func(c Comparison) bool { return c.Invalid != "" || c.Different > 0 })
+}
+
+// Complete reports whether each comparison compared an object.
+func (v *Verification) Complete() bool {
+	return !slices.ContainsFunc(v.Rules, func(c Comparison) bool { return c.Objects == 0 })
 }
 
 // name names a comparison.
@@ -351,20 +348,29 @@ func (v *Verification) WriteTable(w io.Writer) error {
 // WriteJSON writes the outcome as JSON.
 func (v *Verification) WriteJSON(w io.Writer) error { return report.WriteJSON(w, v, "  ") }
 
+const verified = "Kyverno's rules and native policies on the same objects"
+
 // WriteMarkdown writes the outcome as Markdown.
-func (v *Verification) WriteMarkdown(w io.Writer) error {
-	p := page.Markdown("Kyverno's rules and native policies on the same objects")
+func (v *Verification) WriteMarkdown(w io.Writer) error { return v.write(page.Markdown(verified), w) }
+
+// WriteHTML writes the outcome as one page that loads nothing else.
+func (v *Verification) WriteHTML(w io.Writer) error { return v.write(page.HTML(verified), w) }
+
+func (v *Verification) write(p *page.Page, w io.Writer) error {
 	p.List(v.Sentences())
-	t := &page.Table{Heads: []string{"Policy", "Rule", "Verdict", "Objects", "Equal", "But for order", "Explained", "Different", "Not verified"}}
+	t := page.Table{Heads: []string{"Policy", "Rule", "Verdict", "Objects", "Equal", "But for order", "Explained", "Different", "Not verified"}}
 	for _, c := range v.Rules {
 		why := fmt.Sprint(c.NotVerified)
 		if text := cmp.Or(c.Invalid, c.Why); text != "" {
 			why += ": " + text
 		}
-		n := fmt.Sprint
-		t.Row(c.Policy, cmp.Or(c.Rule, "all together"), string(c.Verdict), n(c.Objects), n(c.Equal), n(c.Reordered), n(c.Explained), n(c.Different), why)
+		row := []string{c.Policy, cmp.Or(c.Rule, "all together"), string(c.Verdict)}
+		for _, n := range []int{c.Objects, c.Equal, c.Reordered, c.Explained, c.Different} {
+			row = append(row, fmt.Sprint(n))
+		}
+		t.Row(append(row, why)...)
 	}
-	p.Table(t)
+	p.Table(&t)
 	for _, c := range v.Rules {
 		if c.First != nil {
 			p.Heading(2, c.name())

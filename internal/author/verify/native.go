@@ -100,6 +100,21 @@ func newPolicySide(types *openapi.Types, all []Written) (*policySide, error) {
 	return &policySide{e}, nil
 }
 
+// PolicyReference returns policies as what others are compared with.
+func PolicyReference(types *openapi.Types, policies []Written) (Reference, error) {
+	side, err := newPolicySide(types, policies)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, r Request) (Result, error) {
+		q := newRequest(types, Object{Object: r.Object, Namespace: r.Namespace, User: r.User, Groups: r.Groups}, r.Operation, r.Old)
+		if q == nil {
+			return Result{}, errors.New("an object that a server does not admit")
+		}
+		return side.run(ctx, q), nil
+	}, nil
+}
+
 // refusal returns a server's error on one line.
 func refusal(err error) error {
 	if faults := (api.Faults)(nil); errors.As(err, &faults) {

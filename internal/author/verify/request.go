@@ -78,6 +78,9 @@ func newRequest(types *openapi.Types, o Object, operation string, old map[string
 	if r.user == "" {
 		r.user = nobody
 	}
+	if len(r.groups) == 0 {
+		r.groups = []string{"system:authenticated"} // as every user is
+	}
 	var known bool
 	if r.resource, known = types.ResourceFor(r.gvk); !known {
 		gvr, _ := meta.UnsafeGuessKindToResource(r.gvk)

@@ -46,8 +46,8 @@ type Task struct {
 	Allows func(object map[string]any) bool
 	// Reorders: the order of lists of objects may differ.
 	Reorders bool
-	// Explains reports whether a difference is one that is known. It must be set.
-	Explains func(reference, native Result) bool
+	// Explains reports whether a difference for a request is one that is known. It must be set.
+	Explains func(r Request, reference, native Result) bool
 }
 
 // Outcome is the outcome of a Task. Its Agreements include the objects of Reordered and Explained.
@@ -96,7 +96,7 @@ func (s engineSide) run(ctx context.Context, r *request) Result {
 	if r.gvk.Group == api.NativeGroup { // no webhook is called
 		return Result{Object: r.object}
 	}
-	out, err := s.answer(ctx, Request{r.operation, r.object, r.old, r.namespace, r.user, r.groups})
+	out, err := s.answer(ctx, r.public())
 	switch {
 	case err != nil:
 		return Result{unknown: err.Error()}
@@ -108,6 +108,11 @@ func (s engineSide) run(ctx context.Context, r *request) Result {
 		return Result{Refused: "the API server cannot decode the result: " + firstLine(err.Error())}
 	}
 	return Result{Object: after}
+}
+
+// public is a request as others see it.
+func (r *request) public() Request {
+	return Request{r.operation, r.object, r.old, r.namespace, r.user, r.groups}
 }
 
 // allowed reports whether a request is one to compare on.
@@ -134,7 +139,7 @@ func (p *part) compare(r *request, ref, nat Result) agreement {
 		return agree
 	case p.reorders && ref.Refused == "" && nat.Refused == "" && r.same(sorted(ref), sorted(nat)):
 		return reordered
-	case p.explains != nil && p.explains(ref, nat):
+	case p.explains != nil && p.explains(r.public(), ref, nat):
 		return explained
 	}
 	return disagree

@@ -145,7 +145,7 @@ type part struct {
 	generate func(seed uint64, i int) Object
 	allows   func(object map[string]any) bool
 	reorders bool
-	explains func(reference, native Result) bool
+	explains func(r Request, reference, native Result) bool
 }
 
 // New prepares all comparisons. Mutators without a policy take part in none,

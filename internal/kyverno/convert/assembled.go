@@ -162,7 +162,7 @@ func (s *scope) json(v value) expr {
 	}
 	e := s.plain(v)
 	quoted := func(e expr) expr {
-		s.note(Differs, "Kyverno writes <, > and & of a text as \\u003c, \\u003e and \\u0026 in JSON")
+		s.note(Differs, escapesJSON, "Kyverno writes <, > and & of a text as \\u003c, \\u003e and \\u0026 in JSON")
 		return fn("strings.quote", "string", e)
 	}
 	switch {

@@ -83,9 +83,12 @@ func untyped(v any) any {
 var (
 	// ofObject matches what is read from an object.
 	ofObject = regexp.MustCompile(`^(object|oldObject|namespaceObject|params|[a-z]2?)(\.|\[)`)
-	// textCall matches what ends with a function whose result is a text, or with a text for what is
-	// missing.
-	textCall = regexp.MustCompile(`\.(?:orValue\("(?:[^"\\]|\\.)*"|(?:replace|substring|upperAscii|lowerAscii|join|find|trim)\([^()]*)\)$`)
+	// dynOr matches a text for a field that may be missing, which stays dyn for CEL; for a member in
+	// brackets it is a string.
+	dynOr = regexp.MustCompile(`\.\?\w+\.orValue\("(?:[^"\\]|\\.)*"\)$`)
+	// textCall matches what ends with a function whose result is a text, or with a text for a member
+	// that may be missing.
+	textCall = regexp.MustCompile(`(?:\]\.orValue\("(?:[^"\\]|\\.)*"|\.(?:replace|substring|upperAscii|lowerAscii|join|find|trim)\([^()]*)\)$`)
 	// typedCall finds functions whose result has a type that CEL knows.
 	typedCall = regexp.MustCompile(`\.(split|replace|find|substring|upperAscii|lowerAscii|join|size)\(`)
 )
@@ -98,10 +101,12 @@ func typeInCEL(e expr) string {
 		return "string"
 	case e.Bind != celgen.BindMember:
 		return ""
-	case ofObject.MatchString(e.Text) && !typedCall.MatchString(e.Text):
-		return "dyn" // with orValue("x"), too
+	case ofObject.MatchString(e.Text) && dynOr.MatchString(e.Text):
+		return "dyn"
 	case textCall.MatchString(e.Text):
 		return "string"
+	case ofObject.MatchString(e.Text) && !typedCall.MatchString(e.Text):
+		return "dyn"
 	}
 	return ""
 }

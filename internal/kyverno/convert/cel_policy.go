@@ -172,7 +172,7 @@ func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (ou
 	for _, m := range mutations {
 		if m.JSONPatch == nil {
 			if open {
-				rule.note(Differs, "a server drops an empty map or list between mutations")
+				rule.note(Differs, anything, "a server drops an empty map or list between mutations")
 			}
 			out, open = append(out, m), false
 			continue
@@ -180,7 +180,7 @@ func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (ou
 		expression := m.JSONPatch.Expression
 		switch {
 		case open && ofObjects.MatchString(expression):
-			rule.note(Differs, "a server drops an empty map or list between mutations")
+			rule.note(Differs, anything, "a server drops an empty map or list between mutations")
 			out = append(out, m)
 		case open:
 			last := out[len(out)-1].DeepCopy()
@@ -234,22 +234,22 @@ func (r *Result) celDifferences(rule *Rule, texts []string, mutations []admissio
 		named = named || len(m.ResourceNames) > 0
 	}
 	if creates && slices.ContainsFunc(texts, ofOldObject.MatchString) {
-		rule.note(Differs, "oldObject is null when an object is created; in Kyverno it is {}")
+		rule.note(Differs, anything, "oldObject is null when an object is created; in Kyverno it is {}")
 	}
 	if named {
-		rule.note(Differs, "in Kyverno, resourceNames are also beginnings of generateName")
+		rule.note(Differs, anything, "in Kyverno, resourceNames are also beginnings of generateName")
 	}
 	if len(mutations) > 1 && slices.ContainsFunc(s.Variables, func(v admissionregistrationv1.Variable) bool {
 		return slices.ContainsFunc(mutations[:len(mutations)-1], func(m admissionregistrationv1.Mutation) bool { return mayChange(m, v.Expression) })
 	}) {
-		rule.note(Differs, "Kyverno evaluates a variable once; a server does so for each mutation, on what the one before made")
+		rule.note(Differs, anything, "Kyverno evaluates a variable once; a server does so for each mutation, on what the one before made")
 	}
 	if s.FailurePolicy != nil && *s.FailurePolicy == admissionregistrationv1.Ignore && len(mutations) > 1 {
-		rule.note(Differs, "after an error Kyverno undoes all mutations of the policy, with failurePolicy: Ignore; the policy keeps the others")
+		rule.note(Differs, anything, "after an error Kyverno undoes all mutations of the policy, with failurePolicy: Ignore; the policy keeps the others")
 	}
 	for _, m := range s.Mutations {
 		if m.JSONPatch != nil && objectsInValue.MatchString(m.JSONPatch.Expression) {
-			rule.note(Better, "Kyverno panics at Object{…} in a list or map that is the value of a JSON patch")
+			rule.note(Better, anything, "Kyverno panics at Object{…} in a list or map that is the value of a JSON patch")
 		}
 	}
 }

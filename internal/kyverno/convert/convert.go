@@ -42,6 +42,8 @@ type Rule struct {
 	Policies []string `json:"policies,omitempty"`
 	// Reorders says that a list with a key may be in another order, whatever the Verdict is.
 	Reorders bool `json:"-"`
+
+	effects []effect // of the Reasons
 }
 
 // Converted reports whether a policy does what the rule does.
@@ -70,6 +72,9 @@ type Result struct {
 type Options struct {
 	// Types are the kinds that policies are about; nil means the built-in ones.
 	Types *openapi.Types
+	// Apart makes a policy for each group of kinds for which the same rules run, instead of one for
+	// all: what runs for an object are then the rules for its kind and no others.
+	Apart bool
 }
 
 // Policy converts the mutate rules of a policy.
@@ -92,7 +97,7 @@ func Policy(p *policy.Policy, o Options) *Result {
 		place[i] = len(r.Rules)
 		r.Rules = append(r.Rules, Rule{Name: rule.Name, Verdict: Exact, Uses: uses(rule)})
 	}
-	c := &converter{Result: r, types: o.Types, place: place}
+	c := &converter{Result: r, types: o.Types, place: place, apart: o.Apart}
 	c.run()
 	return r
 }
@@ -102,17 +107,19 @@ type converter struct {
 	*Result
 	types *openapi.Types
 	place map[int]int
+	apart bool
 	names map[string]bool
 }
 
 // note lowers the verdict of a rule.
-func (r *Rule) note(v Verdict, reason string) {
+func (r *Rule) note(v Verdict, e effect, reason string) {
 	if slices.Index(Verdicts, v) > slices.Index(Verdicts, r.Verdict) {
 		r.Verdict = v
 	}
 	r.Reorders = r.Reorders || v == Order
 	if reason != "" && !slices.Contains(r.Reasons, reason) {
 		r.Reasons = append(r.Reasons, reason)
+		r.effects = append(r.effects, e)
 	}
 }
 
@@ -122,7 +129,7 @@ func (r *Rule) attempt(f func()) (ok bool) {
 		switch x := recover().(type) {
 		case nil:
 		case *refusal:
-			r.note(x.verdict, x.reason)
+			r.note(x.verdict, anything, x.reason)
 			if r.Instead == "" {
 				r.Instead = x.instead
 			}
@@ -146,29 +153,34 @@ type group struct {
 func (c *converter) run() {
 	if a := c.Policy.Rules.ApplyRules; a != nil && *a == "One" && len(c.Rules) > 1 {
 		for i := range c.Rules {
-			c.Rules[i].note(Refused, "applyRules: One ends the policy after the first rule that changes something")
+			c.Rules[i].note(Refused, anything, "applyRules: One ends the policy after the first rule that changes something")
 		}
 		return
 	}
 	if a := c.Policy.Rules.Admission; a != nil && !*a {
 		for i := range c.Rules {
-			c.Rules[i].note(Refused, "admission: false: Kyverno does not run the policy for requests")
+			c.Rules[i].note(Refused, anything, "admission: false: Kyverno does not run the policy for requests")
 		}
 		return
 	}
 	groups := c.groups()
 	// A rule that cannot be converted for one kind is converted for none.
 	for {
-		var units []Unit
-		c.names = map[string]bool{}
 		before := c.refusals()
+		var done []*compiledGroup
 		for _, g := range groups {
-			if u := c.unit(g); u != nil {
-				units = append(units, *u)
+			if of := c.group(g); of != nil {
+				done = append(done, of)
+			}
+		}
+		c.names = map[string]bool{}
+		c.Units = nil
+		for _, b := range bundles(done, c.apart) {
+			if u := c.assemble(b, len(b) == len(done)); u != nil {
+				c.Units = append(c.Units, *u)
 			}
 		}
 		if c.refusals() == before {
-			c.Units = units
 			break
 		}
 	}
@@ -181,7 +193,7 @@ func (c *converter) run() {
 	}
 	for i := range c.Rules {
 		if c.Rules[i].Converted() && len(c.Rules[i].Policies) == 0 {
-			c.Rules[i].note(Refused, "the rule matches nothing")
+			c.Rules[i].note(Refused, anything, "the rule matches nothing")
 		}
 	}
 }
@@ -209,10 +221,10 @@ func (c *converter) groups() []*group {
 		}
 		rule := &c.Rules[i]
 		if v.suits == "" && nestedForEach(v.rule) && canAutogen(c.Policy.Rules) && forPods(v.rule) && c.Policy.Annotations[controllersAnnotation] != "none" {
-			rule.note(Better, "Kyverno's autogen makes a rule for controllers that removes their template, which a server refuses; the policy is for Pods alone")
+			rule.note(Better, anything, "Kyverno's autogen makes a rule for controllers that removes their template, which a server refuses; the policy is for Pods alone")
 		}
 		if len(v.rule.Mutate.Targets) > 0 {
-			rule.note(Refused, "it mutates objects that exist already, which admission does not see")
+			rule.note(Refused, anything, "it mutates objects that exist already, which admission does not see")
 			rule.Instead = "a policy for the targets' own kind, and mapd audit --fix for those that exist"
 			continue
 		}
@@ -246,7 +258,7 @@ func (c *converter) groups() []*group {
 			if !r.targets[0].every() || !slices.ContainsFunc(runs, func(other run) bool { return !slices.Equal(other.targets, r.targets) }) {
 				return false
 			}
-			c.Rules[c.place[r.from]].note(Refused, "kind * beside rules for other kinds: their order would be lost")
+			c.Rules[c.place[r.from]].note(Refused, anything, "kind * beside rules for other kinds: their order would be lost")
 			return true
 		})
 	}
@@ -293,30 +305,6 @@ func (c *converter) groups() []*group {
 	return out
 }
 
-// unitName names the policy of a group.
-func (c *converter) unitName(g *group) string {
-	name := c.Policy.Name
-	if c.Policy.Namespace != "" {
-		name = c.Policy.Namespace + "-" + name
-	}
-	switch {
-	case g.suffix != "":
-		name += "-" + g.suffix
-	case len(g.variants) == 1 && len(c.Rules) > 1:
-		name += "-" + label(g.variants[0].rule.Name)
-	}
-	if len(name) > 200 {
-		name = name[:200]
-	}
-	for unique, n := name, 2; ; n++ {
-		if !c.names[unique] {
-			c.names[unique] = true
-			return unique
-		}
-		unique = fmt.Sprintf("%s-%d", name, n)
-	}
-}
-
 // compiled is one rule of a unit.
 type compiled struct {
 	variant
@@ -335,6 +323,32 @@ func (c *compiled) writesImages() bool {
 
 var imageField = regexp.MustCompile(`\bimage"?: |/image"|ontainers", value|ontainers/(-|\d+)"`)
 
+// written finds the names of fields in what a mutation writes: members of messages and maps.
+var writtenField = regexp.MustCompile(`"?([A-Za-z][\w./-]*)"?: `)
+
+// rewrites returns a field that a mutation but the last one may write and a condition reads; "" if
+// there is none.
+func (c *compiled) rewrites(cond expr) string {
+	for i, m := range c.mutations {
+		if i == len(c.mutations)-1 {
+			break
+		}
+		if !m.apply {
+			if strings.Contains(cond.Text, "object.") {
+				return "the object"
+			}
+			continue
+		}
+		for _, f := range writtenField.FindAllStringSubmatchIndex(m.expr.Text, -1) {
+			name, value := m.expr.Text[f[2]:f[3]], m.expr.Text[f[1]:]
+			if name != "name" && !strings.HasPrefix(value, "Object") && regexp.MustCompile(`(\.\??|")`+regexp.QuoteMeta(name)+`\b`).MatchString(cond.Text) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 // copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that in a
 // policy with match conditions.
 func (c *compiled) copies() bool {
@@ -343,23 +357,31 @@ func (c *compiled) copies() bool {
 
 var copiedList = regexp.MustCompile(`value: [a-z][\w.?]*\.filter\(`)
 
-func (c *converter) unit(g *group) *Unit {
+// compiledGroup is a group with what becomes of its rules.
+type compiledGroup struct {
+	*group
+	rules      []compiled
+	operations []string
+}
+
+// group compiles the rules of a group; nil if nothing is left of it.
+func (c *converter) group(g *group) *compiledGroup {
 	operations := c.operations(g)
 	if len(operations) == 0 {
 		return nil
 	}
-	var rules []compiled
+	out := &compiledGroup{group: g, operations: operations}
 	for _, v := range g.variants {
 		rule := &c.Rules[c.place[v.from]]
 		if !rule.Converted() {
 			continue
 		}
-		rule.attempt(func() { rules = append(rules, c.compile(v, g, operations, rule)) })
+		rule.attempt(func() { out.rules = append(out.rules, c.compile(v, g, operations, rule)) })
 	}
-	if len(rules) == 0 {
+	if len(out.rules) == 0 {
 		return nil
 	}
-	return c.assemble(g, rules, operations)
+	return out
 }
 
 // operations are the operations for which a rule of a group runs.
@@ -400,7 +422,7 @@ func operationsOfRule(r *policy.Rule, t target) (out []string) {
 // compiler compiles one rule for one group.
 type compiler struct {
 	*scope
-	notes           func(Verdict, string)
+	notes           func(Verdict, effect, string)
 	namespaced      bool
 	policyNamespace string
 }
@@ -422,12 +444,12 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		refuse("a kind without namespaces in a namespaced policy")
 	}
 	generated := v.suits != ""
-	note := func(v Verdict, reason string) {
+	note := func(v Verdict, e effect, reason string) {
 		// The same about what Kyverno makes for controllers is said once.
 		if generated {
-			reason = strings.NewReplacer("spec.jobTemplate.spec.template.", "", "spec.template.", "").Replace(reason)
+			reason, e.at = inPod.Replace(reason), inPod.Replace(e.at)
 		}
-		rule.note(v, reason)
+		rule.note(v, e, reason)
 	}
 	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params, usesImages: &out.images, usesIndex: &out.index, updates: slices.Equal(operationsOfRule(r, g.targets[0]), []string{"UPDATE"})}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
 	k.scope = k.context(k.scope, r.Context)
@@ -439,11 +461,11 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	out.conds = append(out.conds, k.conditions(preconditions)...)
 	mayFail := *k.fallible > before
 	if mayFail && operationLate(r.Preconditions) {
-		note(Better, "Kyverno refuses an object in which a variable of a precondition is missing, even if a later one is about the operation and does not hold")
+		note(Better, kyvernoRefuses, "Kyverno refuses an object in which a variable of a precondition is missing, even if a later one is about the operation and does not hold")
 	}
 	p := r.Mutate
 	if mayFail && len(preconditions.Any) > 1 && p.ForEach == nil {
-		note(Better, "Kyverno refuses an object in which a variable of the preconditions is missing, even if another of any holds")
+		note(Better, kyvernoRefuses, "Kyverno refuses an object in which a variable of the preconditions is missing, even if another of any holds")
 	}
 	switch {
 	case p.PatchStrategicMerge != nil:
@@ -451,10 +473,10 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		before := *k.fallible
 		nodes := o.fields(p.PatchStrategicMerge.(map[string]any), path{root: object})
 		if *k.fallible > before && (len(o.conds) > 0 || hasAdd(nodes) || chooses(nodes)) {
-			note(Better, unneeded)
+			note(Better, kyvernoRefuses, unneeded)
 		}
 		if mayFail && len(o.conds) > 0 {
-			note(Better, "Kyverno refuses an object in which a variable of a precondition is missing, even if an anchor does not hold")
+			note(Better, kyvernoRefuses, "Kyverno refuses an object in which a variable of a precondition is missing, even if an anchor does not hold")
 		}
 		out.conds = append(out.conds, o.conds...)
 		out.mutations = k.mutations(nodes)
@@ -497,17 +519,17 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		refuse("a patch in which nothing is left to write")
 	}
 	if out.params != nil && (len(out.conds) > 0 || out.selector != nil) {
-		note(Differs, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind, Kyverno only those that the rule is for", out.params.name))
+		note(Differs, policyRefuses, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind, Kyverno only those that the rule is for", out.params.name))
 	}
 	if slices.ContainsFunc(g.targets, target.every) {
-		note(Differs, "Kyverno's own ConfigMap leaves out kinds such as Event and Node (resourceFilters); the policy is for all kinds")
+		note(Differs, notShown, "Kyverno's own ConfigMap leaves out kinds such as Event and Node (resourceFilters); the policy is for all kinds")
 	}
 	if slices.ContainsFunc(g.targets, func(t target) bool { return t.gvk.Kind == filtered }) {
-		note(Differs, "Kyverno's own ConfigMap leaves out ReplicaSets (resourceFilters); the policy is for them")
+		note(Differs, notShown, "Kyverno's own ConfigMap leaves out ReplicaSets (resourceFilters); the policy is for them")
 	}
 	for _, t := range g.targets {
 		if !t.known {
-			rule.note(Differs, fmt.Sprintf("the resource %s, with namespaces, is guessed from the kind %s of %s: if it is another, the policy does nothing; pass the CustomResourceDefinition", t.resource, t.gvk.Kind, t.gvk.GroupVersion()))
+			rule.note(Differs, anything, fmt.Sprintf("the resource %s, with namespaces, is guessed from the kind %s of %s: if it is another, the policy does nothing; pass the CustomResourceDefinition", t.resource, t.gvk.Kind, t.gvk.GroupVersion()))
 		}
 	}
 	return out
@@ -523,13 +545,13 @@ func (k *compiler) mutations(nodes []*node) []mutation {
 	var out []mutation
 	if len(apply) > 0 {
 		if merges(apply) {
-			k.notes(Order, "Kyverno puts new elements of a list before the others, the policy behind them")
+			k.notes(Order, reorders, "Kyverno puts new elements of a list before the others, the policy behind them")
 		}
 		out = append(out, mutation{true, k.shape.configuration(apply, "Object", path{root: object})})
 	}
 	if len(rest) > 0 {
 		if merges(rest) {
-			k.notes(Order, "Kyverno moves an element that a list has already to its front, the policy leaves it where it is")
+			k.notes(Order, reorders, "Kyverno moves an element that a list has already to its front, the policy leaves it where it is")
 		}
 		o := &ops{shape: k.shape}
 		o.fields(rest, path{root: object}, nil)
@@ -575,7 +597,7 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 		refuse("patchStrategicMerge beside foreach")
 	}
 	if f.Order != nil && *f.Order == "Ascending" {
-		k.notes(Order, "Kyverno turns the list around, with order: Ascending; the policy leaves it as it is")
+		k.notes(Order, reorders, "Kyverno turns the list around, with order: Ascending; the policy leaves it as it is")
 	}
 	// The patch decides about which of the lists it is.
 	var target path
@@ -604,7 +626,7 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 	before := *k.fallible
 	nodes := o.fields(f.PatchStrategicMerge.(map[string]any), path{root: object})
 	if *k.fallible > before && (hasAdd(nodes) || chooses(nodes)) {
-		k.notes(Better, unneeded)
+		k.notes(Better, kyvernoRefuses, unneeded)
 	}
 	if len(o.conds) > 0 {
 		refuse("a condition of the whole object in a foreach")
@@ -805,111 +827,6 @@ func (s *scope) entry(e policy.Context) (v value, why string) {
 // namespaceRoot begins the path of what is in the Namespace.
 const namespaceRoot = "\x00namespace"
 
-func (c *converter) assemble(g *group, rules []compiled, operations []string) *Unit {
-	spec := &admissionregistrationv1.MutatingAdmissionPolicySpec{MatchConstraints: &admissionregistrationv1.MatchResources{}}
-	for _, t := range g.targets {
-		t.gvk = t.parent
-		addResource(spec.MatchConstraints, t, operations)
-	}
-	if slices.ContainsFunc(g.targets, target.every) {
-		spec.MatchConstraints.ExcludeResourceRules = spared()
-	}
-	fail := admissionregistrationv1.Fail
-	if f := c.Policy.Rules.FailurePolicy; f != nil && *f == "Ignore" {
-		fail = admissionregistrationv1.Ignore
-	}
-	if w := c.Policy.Rules.WebhookConfiguration; w != nil {
-		if w.FailurePolicy != nil {
-			fail = admissionregistrationv1.FailurePolicyType(*w.FailurePolicy)
-		}
-		spec.MatchConditions = append(spec.MatchConditions, w.MatchConditions...)
-	}
-	spec.FailurePolicy = &fail
-	// Kyverno runs a policy once for each call of its webhook; IfNeeded would always run it twice.
-	spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
-	unit := &Unit{}
-	total := 0
-	for _, r := range rules {
-		total += len(r.mutations)
-		if !slices.Contains(unit.Rules, c.Policy.Rules.Rules[r.from].Name) {
-			unit.Rules = append(unit.Rules, c.Policy.Rules.Rules[r.from].Name)
-		}
-	}
-	if fail == admissionregistrationv1.Ignore && total > 1 {
-		for _, r := range rules {
-			c.Rules[c.place[r.from]].note(Differs, "after an error Kyverno undoes all rules of the policy, with failurePolicy: Ignore; the policy keeps what it did before")
-		}
-	}
-	alone := len(rules) == 1
-	var params *configMap
-	for i, r := range rules {
-		rule := &c.Rules[c.place[r.from]]
-		if r.images && slices.ContainsFunc(rules[:i], func(before compiled) bool { return before.writesImages() }) {
-			rule.note(Differs, "Kyverno takes the images of the request, and refuses to take that of a container that a rule before added; the policy takes those that the rules before left")
-		}
-		if r.index && slices.ContainsFunc(rules[:i], func(before compiled) bool { return c.Rules[c.place[before.from]].Reorders }) {
-			rule.note(Differs, "a rule before leaves a list in another order than Kyverno, so that an index means another element")
-		}
-		ok := rule.attempt(func() {
-			guard := yes
-			if r.params != nil {
-				if params != nil && *params != *r.params {
-					refuseFor("put what is in them into one ConfigMap", "two ConfigMaps in rules for one kind: a policy has one parameter")
-				}
-				params = r.params
-				if !alone {
-					rule.note(Differs, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind", params.name))
-				}
-			}
-			if alone {
-				spec.MatchConstraints.NamespaceSelector = r.selector
-				for _, cond := range r.conds {
-					if strings.Contains(cond.expr.Text, "namespaceObject") || r.copies() {
-						guard = all(guard, cond.expr)
-						continue
-					}
-					spec.MatchConditions = celgen.AddCondition(spec.MatchConditions, cond.name, formatted(cond.expr))
-				}
-			} else {
-				conds := exprsOf(r.conds)
-				if r.selector != nil {
-					labels := func(k string) path {
-						return path{root: atom("namespaceObject", ""), steps: []string{"metadata", "labels", k}}
-					}
-					conds = append([]expr{selects(r.selector, labels, nil)}, conds...)
-				}
-				guard = all(conds...)
-			}
-			if len(r.mutations) > 1 && strings.Contains(guard.Text, "object.") && !alone {
-				refuse("conditions on the object and a patch that needs two mutations, beside other rules")
-			}
-			for _, m := range r.mutations {
-				spec.Mutations = append(spec.Mutations, written(m, guard))
-				unit.Mutations = append(unit.Mutations, rule.Name)
-			}
-		})
-		if !ok {
-			return nil
-		}
-	}
-	unit.Name = c.unitName(g)
-	unit.Policy = &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: unit.Name}, Spec: *spec}
-	unit.Binding = &admissionregistrationv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: unit.Name},
-		Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: unit.Name},
-	}
-	if params != nil {
-		unit.Policy.Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
-		unit.Binding.Spec.ParamRef = params.ref()
-	}
-	if ns := c.Policy.Namespace; ns != "" {
-		unit.Binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": ns}},
-		}
-	}
-	return unit
-}
-
 func written(m mutation, guard expr) admissionregistrationv1.Mutation {
 	if m.apply {
 		return admissionregistrationv1.Mutation{
@@ -943,23 +860,4 @@ func spared() []admissionregistrationv1.NamedRuleWithOperations {
 	return []admissionregistrationv1.NamedRuleWithOperations{
 		celgen.Every([]string{"authentication.k8s.io", "authorization.k8s.io"}, "*"), celgen.WebhookConfigurations(),
 	}
-}
-
-// addResource adds a target to the resource rules, beside those of its group.
-func addResource(m *admissionregistrationv1.MatchResources, t target, operations []string) {
-	for i := range m.ResourceRules {
-		r := &m.ResourceRules[i].Rule
-		if r.APIGroups[0] == t.gvk.Group && r.APIVersions[0] == t.gvk.Version {
-			r.Resources = append(r.Resources, t.resources())
-			return
-		}
-	}
-	var ops []admissionregistrationv1.OperationType
-	for _, op := range operations {
-		ops = append(ops, admissionregistrationv1.OperationType(op))
-	}
-	m.ResourceRules = append(m.ResourceRules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-		Operations: ops,
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{t.gvk.Group}, APIVersions: []string{t.gvk.Version}, Resources: []string{t.resources()}},
-	}})
 }

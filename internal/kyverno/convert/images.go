@@ -91,7 +91,7 @@ func (s *scope) partAmong(at images, name string) value {
 
 func (s *scope) parsed(image expr) *expr {
 	image.Type = "string"
-	s.note(Better, "Kyverno refuses an object with an image that is no reference, such as Nginx; the policy takes its parts as they are")
+	s.note(Better, refusesImages, "Kyverno refuses an object with an image that is no reference, such as Nginx; the policy takes its parts as they are")
 	return &image
 }
 

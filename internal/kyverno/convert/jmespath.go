@@ -37,8 +37,9 @@ type value struct {
 	images *images
 	// object is an object with these members, and text for other keys; nil if it is none.
 	object *assembled
-	// quantity says that expr is a quantity of the schema.
-	quantity bool
+	// quantity says that expr is a quantity of the schema, or a text where there is none, which is a
+	// quantity, too, if sure says so.
+	quantity, sure bool
 	// members are those of an object of constants; nil if it is none.
 	members map[string]any
 }
@@ -50,7 +51,7 @@ type scope struct {
 	names   map[string]value  // element, elementIndex, and the variables of the context
 	nested  map[string]string // variables within variables, by the name that stands for each
 	refused map[string]string // names that no policy knows, and why
-	notes   func(Verdict, string)
+	notes   func(Verdict, effect, string)
 	// fallible counts the values that were read and may be missing: an expression with one fails
 	// as Kyverno does.
 	fallible *int
@@ -157,6 +158,8 @@ func (s *scope) part(n jmespath.ASTNode) value {
 		return s.index(s.eval(n.Children[0]), n.Children[1])
 	case jmespath.ASTMultiSelectHash:
 		return s.members(n)
+	case jmespath.ASTMultiSelectList:
+		refuse("a list of several fields, but as [a, b][]")
 	case jmespath.ASTFunctionExpression:
 		return s.function(n)
 	}
@@ -237,7 +240,7 @@ func (s *scope) reads(c configMap) {
 // serviceAccount is the name or namespace of the service account that makes the request, and ""
 // for other users.
 func (s *scope) serviceAccount(name string) value {
-	s.note(Better, "Kyverno takes any user with a long name for a service account; the policy only system:serviceaccount:…")
+	s.note(Better, takesUsers, "Kyverno takes any user with a long name for a service account; the policy only system:serviceaccount:…")
 	user := atom("request.userInfo.username", "string")
 	at := "[3]"
 	if name == "serviceAccountNamespace" {
@@ -300,6 +303,9 @@ func (s *scope) plain(v value) expr {
 	if v.path != nil {
 		if v.path.root.Text == "request" {
 			refuse("the variable request")
+		}
+		if v.path.may.Text != "" && v.path.prefix[0] == oldRoot {
+			refuseFor("operations: [UPDATE], or a default with ||", "request.oldObject where an object is created, of which Kyverno takes all fields for null")
 		}
 		if _, optional := s.shape.read(*v.path); optional && s.fallible != nil {
 			*s.fallible++
@@ -372,7 +378,7 @@ func (s *scope) or(n jmespath.ASTNode) value {
 			refuse("|| of values that always exist")
 		}
 		if a.Type == "string" && s.notes != nil {
-			s.notes(Differs, fmt.Sprintf("Kyverno takes the right side of || for an empty %s, too", show(left.path.steps)))
+			s.notes(Differs, anything, fmt.Sprintf("Kyverno takes the right side of || for an empty %s, too", show(left.path.steps)))
 		}
 		e := call(a, "or", a.Type, b)
 		return value{expr: e, optional: true, either: []string{show(left.path.whole()), show(other.path.whole())}}
@@ -392,7 +398,7 @@ func (s *scope) or(n jmespath.ASTNode) value {
 			refuse("|| with a value of unknown type")
 		}
 		e := s.orElse(left, d)
-		out := value{expr: e, elem: left.elem, place: left.place, quantity: s.quantity(left.path) && isQuantity(d)}
+		out := value{expr: e, elem: left.elem, place: left.place, quantity: s.quantity(left.path), sure: isQuantity(d)}
 		if left.path != nil && typ == "list" {
 			out.place = append(left.path.whole(), element)
 			out.elem = s.shape.scalar(out.place)
@@ -424,6 +430,9 @@ func (s *scope) flatten(n jmespath.ASTNode) value {
 
 // flattened is flatten, but for a list of an object where it is.
 func (s *scope) flattened(n jmespath.ASTNode) value {
+	if n.NodeType == jmespath.ASTSubexpression && n.Children[1].NodeType == jmespath.ASTMultiSelectList {
+		return s.several(n)
+	}
 	v := s.eval(n)
 	switch {
 	case v.path != nil && s.shape.scalar(v.path.whole()) == "list":
@@ -435,6 +444,25 @@ func (s *scope) flattened(n jmespath.ASTNode) value {
 		refuse("[] of what is not known to be a list")
 	}
 	return v
+}
+
+// several is x.[a, b][], lists one after the other.
+func (s *scope) several(n jmespath.ASTNode) value {
+	from := s.eval(n.Children[0])
+	var lists []expr
+	out := value{elem: "map"}
+	for _, field := range n.Children[1].Children {
+		v := s.at(from).eval(field)
+		if v.path == nil || s.shape.scalar(v.path.whole()) != "list" {
+			refuse("[] of what is not known to be lists")
+		}
+		lists = append(lists, s.shape.or(*v.path, list()))
+		if at := append(v.path.whole(), element); out.place == nil {
+			out.place, out.elem = at, s.shape.scalar(at)
+		}
+	}
+	out.expr = celgen.Joined("+", celgen.BindSum, lists...).As("list")
+	return out
 }
 
 // project is x[].y and x[*].y.
@@ -583,7 +611,7 @@ func (s *scope) index(v value, n jmespath.ASTNode) value {
 // missing notes what Kyverno makes of a list that may be missing.
 func (s *scope) missing(p path) {
 	if !s.defaulted && s.shape.has(p).Text != yes.Text {
-		s.note(Better, "Kyverno refuses an object without "+show(p.whole())+"; the policy takes it for an empty list")
+		s.note(Better, refusesWithout(p.whole()), "Kyverno refuses an object without "+show(p.whole())+"; the policy takes it for an empty list")
 	}
 }
 
@@ -675,7 +703,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 				refuse("keys() of %s", v.expr.Text)
 			}
 			if _, optional := s.shape.read(*v.path); optional {
-				s.note(Better, "Kyverno refuses an object without "+show(v.path.whole())+"; the policy takes it for one without "+key)
+				s.note(Better, refusesWithout(v.path.whole()), "Kyverno refuses an object without "+show(v.path.whole())+"; the policy takes it for one without "+key)
 			}
 			return value{expr: typedBool(s.shape.has(v.path.to(key)))}
 		}
@@ -689,7 +717,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 	case "ends_with":
 		return value{expr: call(text(0), "endsWith", "bool", text(1))}
 	case "to_upper", "to_lower":
-		s.note(Differs, "Kyverno's "+name+"() changes the case of all letters, the policy that of A to Z")
+		s.note(Differs, anything, "Kyverno's "+name+"() changes the case of all letters, the policy that of A to Z")
 		return value{expr: call(text(0), map[string]string{"to_upper": "upperAscii", "to_lower": "lowerAscii"}[name], "string")}
 	case "replace_all":
 		return value{expr: call(text(0), "replace", "string", text(1), text(2))}
@@ -724,7 +752,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		}
 		return value{expr: glob(text(1), pattern)}
 	case "equal_fold":
-		s.note(Differs, "Kyverno's equal_fold() ignores the case of all letters, the policy that of A to Z")
+		s.note(Differs, runsOtherwise, "Kyverno's equal_fold() ignores the case of all letters, the policy that of A to Z")
 		return value{expr: equal(call(text(0), "lowerAscii", "string"), call(text(1), "lowerAscii", "string"))}
 	case "add", "subtract", "multiply":
 		a, b := s.plain(arg(0)), s.plain(arg(1))
@@ -745,7 +773,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		if set, ok := celgen.Unquoted(text(1)); !ok || set != " " {
 			refuse("trim() of other characters than spaces")
 		}
-		s.note(Differs, "Kyverno's trim() takes away spaces; the policy other white space, too")
+		s.note(Differs, writesOtherwise, "Kyverno's trim() takes away spaces; the policy other white space, too")
 		return value{expr: call(text(0), "trim", "string")}
 	case "to_number":
 		v := arg(0)
@@ -819,7 +847,7 @@ func (s *scope) lineOf(parse, field jmespath.ASTNode) value {
 	if text.Type != "string" {
 		refuse("parse_yaml() of what is not known to be a string: %s", text.Text)
 	}
-	s.note(Differs, fmt.Sprintf("Kyverno reads YAML; the policy takes the text behind %q at the beginning of a line, with whatever quotes or comments are there", name+": "))
+	s.note(Differs, anything, fmt.Sprintf("Kyverno reads YAML; the policy takes the text behind %q at the beginning of a line, with whatever quotes or comments are there", name+": "))
 	line := call(text, "find", "string", str("(?m)^"+name+": .+$"))
 	return value{expr: call(line, "substring", "string", atom(strconv.Itoa(len(name)+2), "int"))}
 }
@@ -902,7 +930,7 @@ func (s *scope) text(t string) expr {
 			if s.shape.builtin {
 				refuse("a value in a text that is not known to be a string: %s", e.Text)
 			}
-			s.note(Differs, "Kyverno writes a list or an object in a text as JSON; the policy refuses it")
+			s.note(Differs, policyRefuses, "Kyverno writes a list or an object in a text as JSON; the policy refuses it")
 			e = fn("string", "string", e)
 		default:
 			refuse("a value in a text that is not known to be a string: %s", e.Text)
@@ -1011,7 +1039,7 @@ const bare = "bare_"
 // plainName notes what Kyverno makes of such a name.
 func (s *scope) plainName(name string) {
 	if strings.HasPrefix(name, bare) {
-		s.note(Better, "Kyverno reads {{"+s.nested[name]+"}} within a variable as a part of the expression, and refuses a name with a - or such in it; the policy looks for the name")
+		s.note(Better, kyvernoRefuses, "Kyverno reads {{"+s.nested[name]+"}} within a variable as a part of the expression, and refuses a name with a - or such in it; the policy looks for the name")
 	}
 }
 

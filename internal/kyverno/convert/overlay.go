@@ -46,7 +46,7 @@ type node struct {
 type overlay struct {
 	*scope
 	conds []condition
-	notes func(Verdict, string)
+	notes func(Verdict, effect, string)
 	// each is the foreach that the patch is in; nil if there is none.
 	each *eachElement
 }
@@ -250,7 +250,7 @@ func (o *overlay) holds(p path, want any) expr {
 		if len(want) == 0 && typ == "map" {
 			return typedBool(o.shape.has(p))
 		}
-		refuse("a condition on a whole object")
+		refuseFor("write the anchor at the fields in it", "a condition on a whole object, of which Kyverno writes what is in it")
 	case string:
 		if hasVariable(want) {
 			e := o.text(want)
@@ -258,6 +258,9 @@ func (o *overlay) holds(p path, want any) expr {
 				refuse("a condition with the variable %s", want)
 			}
 			return equal(o.shape.or(p, str("")), e)
+		}
+		if typ == "int" {
+			return o.number(p, want)
 		}
 		if typ != "string" {
 			refuse("a condition on what is not known to be a string: %s", show(p.whole()))
@@ -286,6 +289,39 @@ func (o *overlay) holds(p path, want any) expr {
 	return no
 }
 
+var numberPattern = regexp.MustCompile(`^(>=|<=|>|<|!|)\s*(-?\d{1,18})$`)
+
+// number compares an integer with a pattern such as >2, 1-5, or 1 | 2.
+func (o *overlay) number(p path, pattern string) expr {
+	v, optional := o.shape.read(p)
+	there := yes
+	if optional {
+		there, v = typedBool(o.shape.has(p)), o.shape.get(p)
+	}
+	var alternatives []expr
+	for alternative := range strings.SplitSeq(pattern, "|") {
+		parts := []expr{there}
+		for part := range strings.SplitSeq(strings.TrimSpace(alternative), "&") {
+			part = strings.TrimSpace(part)
+			if a, b, ok := strings.Cut(part, "-"); ok && numberPattern.MatchString(a) && numberPattern.MatchString(b) && rangePattern.MatchString(part) {
+				parts = append(parts, relation(v, ">=", atom(a, "int")), relation(v, "<=", atom(b, "int")))
+				continue
+			}
+			m := numberPattern.FindStringSubmatch(part)
+			if m == nil {
+				refuse("the condition %q on a number", pattern)
+			}
+			sign := map[string]string{"": "==", "!": "!="}[m[1]]
+			if sign == "" {
+				sign = m[1]
+			}
+			parts = append(parts, relation(v, sign, atom(m[2], "int")))
+		}
+		alternatives = append(alternatives, all(parts...))
+	}
+	return anyOf(alternatives...)
+}
+
 // like compares a text with a pattern: alternatives are separated by |, and what must hold together
 // by &; ! negates.
 func (o *overlay) like(p path, pattern string) expr {
@@ -293,6 +329,14 @@ func (o *overlay) like(p path, pattern string) expr {
 		refuse("a condition with operators: %q", pattern)
 	}
 	m := &matcher{shape: o.shape}
+	if texts := strings.Split(pattern, "|"); len(texts) > 1 && !strings.ContainsAny(pattern, "*?&!") {
+		for i := range texts {
+			texts[i] = strings.TrimSpace(texts[i])
+		}
+		if !slices.ContainsFunc(texts, func(t string) bool { return t == "" || comparesOtherwise(t) != "" }) {
+			return in(o.shape.or(p, str("")), strs(texts))
+		}
+	}
 	var alternatives []expr
 	for alternative := range strings.SplitSeq(pattern, "|") {
 		var parts []expr
@@ -422,7 +466,7 @@ func (o *overlay) list(name string, v []any, at path) *node {
 		}
 		for _, key := range keyed[1:] {
 			if m[key] == nil {
-				o.notes(Differs, fmt.Sprintf("Kyverno pairs elements of %s by their %s alone if the policy has no %s; the policy by both", name, keyed[0], key))
+				o.notes(Differs, writesAt(at.whole()), fmt.Sprintf("Kyverno pairs elements of %s by their %s alone if the policy has no %s; the policy by both", name, keyed[0], key))
 			}
 		}
 		n.elements = append(n.elements, o.fields(m, inside))
@@ -492,10 +536,10 @@ func (o *overlay) some(name string, m map[string]any, at path, keyed []string, o
 	n.fields = inner.fields(fields, elem)
 	n.where = all(append([]expr{where}, exprsOf(inner.conds)...)...)
 	if n.where.Text != yes.Text || own && !always(n.fields) {
-		o.notes(Order, "Kyverno moves the elements that it changes before the others of "+name)
+		o.notes(Order, reorders, "Kyverno moves the elements that it changes before the others of "+name)
 	}
 	if !own && hasAdd(n.fields) && !exactName(m) {
-		o.notes(Better, "Kyverno decides about +() at the first element of "+name+" and does the same to all; the policy decides for each")
+		o.notes(Better, writesAt(at.whole()), "Kyverno decides about +() at the first element of "+name+" and does the same to all; the policy decides for each")
 	}
 	if len(n.fields) == 0 {
 		refuse("a patch of %s in which nothing is left to write", name)

@@ -25,6 +25,8 @@ type Request struct {
 	NamespaceLabels map[string]string
 	User            string
 	Groups          []string
+	// ConfigMaps are the data of those that there are, by namespace/name; nil if that is not known.
+	ConfigMaps map[string]map[string]string
 }
 
 // Result is what becomes of an object. Of Refused and Object one is set.
@@ -95,7 +97,7 @@ func (p *Policy) mutate(ctx context.Context, request *Request) Result {
 		}
 	}
 	r := &run{
-		scope: &scope{ctx: ctx, data: requestData(request), calls: caller()}, request: request,
+		scope: &scope{ctx: ctx, data: requestData(request), calls: caller(), configMaps: request.ConfigMaps, namespace: p.policy.Namespace}, request: request,
 		gvk: (&unstructured.Unstructured{Object: request.Object}).GroupVersionKind(),
 	}
 	loader, err := r.newVariable("images")

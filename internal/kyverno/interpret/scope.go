@@ -1,6 +1,7 @@
 package interpret
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,10 +28,12 @@ const (
 // scope is what the expressions of a rule can name: the request, elements of a foreach, and the
 // variables of contexts. A variable is evaluated when an expression mentions it for the first time.
 type scope struct {
-	ctx   context.Context
-	data  map[string]any
-	saved []map[string]any
-	vars  []*variable
+	configMaps map[string]map[string]string // of the request
+	namespace  string                       // of the policy
+	ctx        context.Context
+	data       map[string]any
+	saved      []map[string]any
+	vars       []*variable
 	// loading says that a variable is being evaluated: it sees only variables before it, and those
 	// of its level.
 	loading       bool
@@ -162,10 +165,10 @@ func (s *scope) mentioned(query string) error {
 // declare adds the variables of a context.
 func (s *scope) declare(entries []policy.Context) error {
 	for _, e := range entries {
-		if e.ConfigMap != nil {
+		switch {
+		case e.ConfigMap != nil && s.configMaps == nil:
 			unknown("a ConfigMap")
-		}
-		if e.Variable == nil {
+		case e.ConfigMap == nil && e.Variable == nil:
 			unknown("a context that is no variable")
 		}
 		v, err := s.newVariable(e.Name)
@@ -173,7 +176,7 @@ func (s *scope) declare(entries []policy.Context) error {
 			return err
 		}
 		v.load = func() error {
-			value, err := s.evaluate(e)
+			value, err := s.valueOf(e)
 			if err != nil {
 				return err
 			}
@@ -183,6 +186,34 @@ func (s *scope) declare(entries []policy.Context) error {
 		}
 	}
 	return nil
+}
+
+// valueOf returns the value of an entry of a context.
+func (s *scope) valueOf(e policy.Context) (any, error) {
+	if e.ConfigMap == nil {
+		return s.evaluate(e)
+	}
+	var parts [2]string
+	for i, text := range []string{e.ConfigMap.Namespace, e.ConfigMap.Name} {
+		filled, err := s.substitute(text)
+		if err != nil {
+			return nil, err
+		}
+		var ok bool
+		if parts[i], ok = filled.(string); !ok {
+			return nil, fmt.Errorf("the name or the namespace of the ConfigMap %s is no text", e.Name)
+		}
+	}
+	namespace := cmp.Or(parts[0], s.namespace, "default")
+	data, ok := s.configMaps[namespace+"/"+parts[1]]
+	if !ok {
+		return nil, fmt.Errorf("there is no ConfigMap %s/%s", namespace, parts[1])
+	}
+	values := map[string]any{}
+	for k, v := range data {
+		values[k] = v
+	}
+	return map[string]any{"data": values, "metadata": map[string]any{"name": parts[1], "namespace": namespace}}, nil
 }
 
 func (s *scope) newVariable(name string) (*variable, error) {

@@ -172,7 +172,7 @@ func (a *Asking) judge(ctx context.Context, s, base *Set, of *Resource, item jso
 }
 
 func newResult(u *unstructured.Unstructured) *Result {
-	return &Result{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()}
+	return &Result{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Owner: gitOpsOwner(u)}
 }
 
 // tell fills in what a decision makes of before, which was given as u.

@@ -158,6 +158,9 @@ func (f *Finished) Data() map[string]string {
 		_ = t.WriteFirst(&b, maxRows) // a Builder takes everything
 		data[strings.ToLower(t.title)] = cutLines(b.String(), 1+t.Len())
 	}
+	if text := f.drift(); text != "" {
+		data["drift"] = text + "\n"
+	}
 	if problems := f.Gaps(); len(problems) > 0 {
 		var b strings.Builder
 		for _, p := range problems[:min(maxRows, len(problems))] {

@@ -40,6 +40,8 @@ type Result struct {
 	Replaces *Replacement `json:"replaces,omitempty"`
 	// By are the policies that did something, in the order in which they ran.
 	By []Actor `json:"by,omitempty"`
+	// Owner is who applies the object from Git; empty: nobody, as far as it says.
+	Owner string `json:"owner,omitempty"`
 	// Denied is why the object would be refused; with Options.Base also if only the base
 	// refuses it, which DeniedBefore says.
 	Denied       string `json:"denied,omitempty"`
@@ -135,6 +137,8 @@ type Totals struct {
 	Exempt   int            `json:"exempt,omitempty"`
 	Kinds    []KindTotal    `json:"kinds,omitempty"`
 	Policies []*PolicyTotal `json:"policies,omitempty"`
+	// Drift counts the objects that would differ from Git, by who applies them.
+	Drift map[string]int `json:"drift,omitempty"`
 	// OtherFields counts changes of fields that there was no room to count one by one, and
 	// OtherPolicies those by policies.
 	OtherFields   int `json:"otherFields,omitempty"`
@@ -246,6 +250,9 @@ func (t *Totals) add(kind *KindTotal, r *Result) {
 	case len(r.Changes) > 0 || r.DeniedBefore != "":
 		t.Changed++
 		kind.Changed++
+	}
+	if r.drifts() {
+		t.addDrift(r.Owner)
 	}
 	if failed {
 		t.Failed++

@@ -110,6 +110,9 @@ func (r *Report) notes() (out []string) {
 			out = append(out, fmt.Sprintf("%s fails: %s", p.Policy, p.Error))
 		}
 	}
+	if text := r.drift(); text != "" {
+		out = append(out, text)
+	}
 	return append(out, r.Gaps()...)
 }
 
@@ -159,6 +162,9 @@ func (r *Result) says() (out []string) {
 			text += ": error: " + a.Error
 		}
 		out = append(out, text)
+	}
+	if r.drifts() {
+		out = append(out, "would differ from Git: "+r.Owner+" applies it")
 	}
 	if r.Replaces != nil {
 		out = append(out, "a write "+r.Replaces.String())

@@ -47,6 +47,8 @@ type InstallOptions struct {
 	Env []string
 	// Manifest is applied; nil means manifests/install.yaml.
 	Manifest []byte
+	// Program is what replicas run; empty means Binary. Use changes it.
+	Program string
 	// Direct is for measurements: the API server reaches the replica that was
 	// started last without Mapd.Proxy, and nobody probes it once it is ready.
 	Direct bool
@@ -175,6 +177,13 @@ func (m *Mapd) AddReplica(t testing.TB, flags ...string) *Replica {
 	return r
 }
 
+// Use has replicas that start from now on run another program.
+func (m *Mapd) Use(program string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.options.Program = program
+}
+
 // Another starts a replica of another installation, which is in another namespace
 // and is reached by a URL. It is none of Replicas.
 func (m *Mapd) Another(t testing.TB, namespace string, flags ...string) *Replica {
@@ -188,8 +197,11 @@ func (m *Mapd) start(t testing.TB, listen int, flags []string) *Replica {
 	t.Helper()
 	m.mu.Lock()
 	m.started++
-	n := m.started
+	n, program := m.started, m.options.Program
 	m.mu.Unlock()
+	if program == "" {
+		program = Binary(t)
+	}
 	if n > 250 {
 		t.Fatal("TEST-NET-1 has no more addresses for replicas")
 	}
@@ -205,7 +217,7 @@ func (m *Mapd) start(t testing.TB, listen int, flags []string) *Replica {
 		// something else. (30 s is the most that a server takes.)
 		"--webhook-timeout", "25s"}
 	r := &Replica{
-		Process: newProcess(m.test, m.Dir, fmt.Sprintf("mapd-%d", n), Binary(t), append(args, flags...), m.options.Env),
+		Process: newProcess(m.test, m.Dir, fmt.Sprintf("mapd-%d", n), program, append(args, flags...), m.options.Env),
 		Addr:    addr, IP: fmt.Sprintf("192.0.2.%d", n),
 		client: probing(),
 	}

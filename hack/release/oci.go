@@ -1,0 +1,166 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"time"
+
+	digest "github.com/opencontainers/go-digest"
+	specs "github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// file is a file of an archive.
+type file struct {
+	name string
+	mode fs.FileMode
+	data []byte
+}
+
+// tarball returns files as a tar archive whose bytes depend on nothing else.
+func tarball(files []file, modified time.Time) ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, f := range files {
+		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: int64(f.mode), Size: int64(len(f.data)), ModTime: modified, Format: tar.FormatUSTAR}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.data); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return out.Bytes(), err
+}
+
+func compress(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	err := w.Close()
+	return out.Bytes(), err
+}
+
+// layout is an OCI image layout in a tar archive, which podman, skopeo, oras, ctr and docker
+// read, and from which they push to a registry.
+type layout struct {
+	files []file
+	there map[digest.Digest]bool
+}
+
+// add adds a blob.
+func (l *layout) add(mediaType string, data []byte) ocispec.Descriptor {
+	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256(data))), Size: int64(len(data))}
+	if !l.there[d.Digest] {
+		l.files = append(l.files, file{"blobs/sha256/" + d.Digest.Encoded(), 0o644, data})
+		if l.there == nil {
+			l.there = map[digest.Digest]bool{}
+		}
+		l.there[d.Digest] = true
+	}
+	return d
+}
+
+// addJSON adds a value as a blob.
+func (l *layout) addJSON(mediaType string, v any) (ocispec.Descriptor, error) {
+	text, err := json.Marshal(v)
+	return l.add(mediaType, text), err
+}
+
+// tar returns the layout with a top under a tag.
+func (l *layout) tar(top ocispec.Descriptor, tag string, modified time.Time) ([]byte, error) {
+	top.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
+	index, err := json.Marshal(ocispec.Index{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{top},
+	})
+	if err != nil {
+		return nil, err
+	}
+	version, err := json.Marshal(ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})
+	if err != nil {
+		return nil, err
+	}
+	return tarball(append([]file{{ocispec.ImageLayoutFile, 0o644, version}, {ocispec.ImageIndexFile, 0o644, index}}, l.files...), modified)
+}
+
+// image returns an image of programs for linux by architecture, in their order. It is what
+// Dockerfile makes: the program and its licence, run by a user that is not root.
+func image(version string, programs []program, licence []byte, modified time.Time) ([]byte, error) {
+	var l layout
+	var manifests []ocispec.Descriptor
+	labels := map[string]string{
+		ocispec.AnnotationTitle: "mapd", ocispec.AnnotationDescription: description, ocispec.AnnotationSource: repository,
+		ocispec.AnnotationLicenses: "Apache-2.0", ocispec.AnnotationVersion: version,
+	}
+	for _, p := range programs {
+		plain, err := tarball([]file{{"LICENSE", 0o644, licence}, {"mapd", 0o755, p.binary}}, modified)
+		if err != nil {
+			return nil, err
+		}
+		packed, err := compress(plain)
+		if err != nil {
+			return nil, err
+		}
+		layer := l.add(ocispec.MediaTypeImageLayerGzip, packed)
+		platform := ocispec.Platform{OS: "linux", Architecture: p.goarch}
+		config, err := l.addJSON(ocispec.MediaTypeImageConfig, ocispec.Image{
+			Created: &modified, Platform: platform,
+			Config: ocispec.ImageConfig{
+				User: "65532:65532", ExposedPorts: map[string]struct{}{"8443/tcp": {}}, Entrypoint: []string{"/mapd"}, Labels: labels,
+			},
+			RootFS: ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256(plain)))}},
+		})
+		if err != nil {
+			return nil, err
+		}
+		manifest, err := l.addJSON(ocispec.MediaTypeImageManifest, ocispec.Manifest{
+			Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: config, Layers: []ocispec.Descriptor{layer},
+		})
+		if err != nil {
+			return nil, err
+		}
+		manifest.Platform = &platform
+		manifests = append(manifests, manifest)
+	}
+	index, err := l.addJSON(ocispec.MediaTypeImageIndex, ocispec.Index{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: manifests, Annotations: labels,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.tar(index, version, modified)
+}
+
+// Media types of charts: https://helm.sh/docs/topics/registries.
+const (
+	chartConfigType = "application/vnd.cncf.helm.config.v1+json"
+	chartLayerType  = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+)
+
+// chartArtifact returns a packed chart as what `helm push` makes of it. meta is its Chart.yaml.
+func chartArtifact(packed []byte, meta map[string]any, modified time.Time) ([]byte, error) {
+	var l layout
+	config, err := l.addJSON(chartConfigType, meta)
+	if err != nil {
+		return nil, err
+	}
+	name, version := fmt.Sprint(meta["name"]), fmt.Sprint(meta["version"])
+	manifest, err := l.addJSON(ocispec.MediaTypeImageManifest, ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: config,
+		Layers: []ocispec.Descriptor{l.add(chartLayerType, packed)},
+		Annotations: map[string]string{
+			ocispec.AnnotationTitle: name, ocispec.AnnotationVersion: version, ocispec.AnnotationDescription: description, ocispec.AnnotationSource: repository,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.tar(manifest, version, modified)
+}

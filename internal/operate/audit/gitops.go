@@ -1,0 +1,73 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/mapd-project/mapd/internal/words"
+)
+
+// maxOwners bounds how many owners Totals count one by one. Whoever may label an object can name one.
+const maxOwners = 1000
+
+// gitOpsOwner returns who applies an object from Git, such as "Argo CD Application shop", as its
+// labels and annotations say; "" if nobody does. An Argo CD that tracks by the label
+// app.kubernetes.io/instance alone is not seen, since Helm sets that as well.
+func gitOpsOwner(u *unstructured.Unstructured) string {
+	annotations, labels := u.GetAnnotations(), u.GetLabels()
+	// application:group/kind:namespace/name. Controllers copy annotations to what they create, so
+	// only an ID of this very object counts, as for Argo CD.
+	if app, of, ok := strings.Cut(annotations["argocd.argoproj.io/tracking-id"], ":"); ok {
+		gvk := u.GroupVersionKind()
+		kind, name, _ := strings.Cut(of, ":")
+		namespace, base, _ := strings.Cut(name, "/")
+		if kind == gvk.Group+"/"+gvk.Kind && base == u.GetName() && (namespace == u.GetNamespace() || u.GetNamespace() == "") {
+			return "Argo CD Application " + short(app, maxValue)
+		}
+	}
+	if app := labels["argocd.argoproj.io/instance"]; app != "" {
+		return "Argo CD Application " + short(app, maxValue)
+	}
+	for _, flux := range []struct{ prefix, kind string }{{"kustomize.toolkit.fluxcd.io/", "Kustomization"}, {"helm.toolkit.fluxcd.io/", "HelmRelease"}} {
+		if name := labels[flux.prefix+"name"]; name != "" {
+			return "Flux " + flux.kind + " " + short(labels[flux.prefix+"namespace"]+"/"+name, maxValue)
+		}
+	}
+	return ""
+}
+
+// drifts reports whether an enforced policy changes an object that somebody applies from Git: its
+// next write makes it differ from Git.
+func (r *Result) drifts() bool {
+	return r.Owner != "" && len(r.Changes) > 0 && r.Denied == "" && slices.ContainsFunc(r.By, func(a Actor) bool { return a.Mode == "" && len(a.Fields) > 0 })
+}
+
+// addDrift counts an object that drifts.
+func (t *Totals) addDrift(owner string) {
+	if t.Drift == nil {
+		t.Drift = map[string]int{}
+	}
+	if _, known := t.Drift[owner]; !known && len(t.Drift) >= maxOwners {
+		owner = "others"
+	}
+	t.Drift[owner]++
+}
+
+// drift says how many objects drift, and whose they are.
+func (t *Totals) drift() string {
+	n := 0
+	var owners []string
+	for _, owner := range slices.Sorted(maps.Keys(t.Drift)) {
+		n += t.Drift[owner]
+		owners = append(owners, fmt.Sprintf("%s (%d)", owner, t.Drift[owner]))
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s that would change would differ from Git: %s; mapd export ignore writes rules for that, and mapd post-render or krm changes what is applied",
+		words.Count(n, "object", "objects"), words.Some(owners, 10))
+}
