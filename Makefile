@@ -88,14 +88,11 @@ bench-browser: $(SITE) ## the playground in Chromium: transferred bytes, time to
 race: ## every package with -race, and fewer random cases
 	CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 1h $$($(GO) list ./... | grep -vx 'github.com/mapd-project/mapd')
 
-kyverno: ## hold converted policies against Kyverno's own engine, which the first run builds: a quarter of an hour
+kyverno: ## hold converted policies against Kyverno's own engine, and move from its admission controller to mapd; the first run builds both: three quarters of an hour
 	$(GO) -C test/kyverno test -vet=off -count 1 -timeout 1h . -objects 300
-
-TIMES ?= 20
-
-random: ## the random tests of make test with TIMES (20) as many cases
-	MAPD_RANDOM=$(TIMES) $(GO) test -vet=off -count 1 -timeout 2h $$(grep -rlF --include='*_test.go' 'hammer.Count(' cmd internal pkg test/differential web | xargs -n1 dirname | sort -u | sed 's#^#./#')
-	MAPD_RANDOM=$(TIMES) $(GO) -C test/gatekeeper test -vet=off -count 1 -timeout 2h -run '^TestRandom$$' .
+	@test/e2e/servers/build.sh >/dev/null
+	@test/e2e/kyverno/build.sh kyverno >/dev/null
+	MAPD_E2E_KYVERNO=1 $(GO) test -tags e2e -count 1 -timeout 1h -run '^TestKyverno' -v ./test/e2e
 
 nightly: ## what takes long and finds little: all of the corpus on real servers, all of their minors, -race everywhere, many random cases, each command a process, Prometheus
 	FORCE=1 GO="$(GO)" ./hack/changed.sh test/monitoring manifests/monitoring

@@ -79,6 +79,7 @@
 //	MAPD_E2E_CACHE       where the built servers are kept
 //	MAPD_E2E_SERVERS     a directory with etcd, kube-apiserver and kubectl, instead of building them
 //	MAPD_E2E_CASES       "some": TestTwins runs a third of the cases, and what changed lately; of variants of a server one
+//	MAPD_E2E_KYVERNO     run what needs Kyverno's admission controller, and build that
 //	MAPD_E2E_RACE        build mapd with the race detector
 //	MAPD_E2E_KEEP        keep directories with logs and data, and print where they are
 package cluster
