@@ -84,7 +84,7 @@ var groups = []layer{
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "internal/workloads",
 	}},
 	{"internal/operate", []string{
-		"internal/atomicfile", "internal/author", "internal/breaker", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/httpsclient", "internal/kyverno", "internal/lint",
+		"internal/atomicfile", "internal/author", "internal/breaker", "internal/celgen", "internal/cluster", "internal/document", "internal/gatekeeper", "internal/httpsclient", "internal/kyverno", "internal/lint",
 		"internal/output", "internal/parallel", "internal/policyset", "internal/words", "pkg/mapd",
 	}},
 }

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "make the generated files anew")
 func TestGenerated(t *testing.T) {
 	hammer.Alone(t)
 	files := map[string][]byte{"install.yaml": bundle(t), "overlays/monitoring/prometheusrule.yaml": prometheusRule(t)}
-	for _, name := range []string{"crd-policies.yaml", "crd-bindings.yaml"} {
+	for _, name := range []string{"crd-policies.yaml", "crd-bindings.yaml", "crd-exceptions.yaml"} {
 		files[filepath.Join("chart/files", name)] = read(t, filepath.Join("base", name))
 	}
 	for name, want := range files {

@@ -36,6 +36,7 @@ import (
 
 // auditFlags are the flags of audit as they were given.
 type auditFlags struct {
+	exceptions          bool
 	cluster             clusterFlags
 	policies, base      []string
 	recursive, unbound  bool
@@ -143,6 +144,7 @@ func newAudit(s streams) *cobra.Command {
 	fl.BoolVar(&f.kyverno, "kyverno", false, "cluster: also run the mutate rules of Kyverno's policies, as the policies that they become")
 	fl.BoolVar(&f.kubewarden, "kubewarden", false, "cluster: also run Kubewarden's policies")
 	choiceVar(fl, &f.operation, "operation", "update", ": evaluate objects as an update without a change, or as a creation", "update", "create")
+	fl.BoolVar(&f.exceptions, "exceptions", false, "show for which objects exceptions hold, and what changes when each ends, instead; -o table or json")
 	fl.BoolVar(&f.whole, "whole", false, "bindings that take a share (mapd.dev/percent) apply to all objects")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "only objects of this namespace")
 	fl.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "objects of all namespaces, which is the default")
@@ -180,6 +182,8 @@ func (f *auditFlags) check() error {
 		return usagef("audit: --object-timeout %s: must be positive", f.timeout)
 	case len(f.policies) > 0 && (f.native || f.legacy || f.kyverno || f.kubewarden) && !f.baseIsCluster():
 		return usagef("audit: --native, --legacy, --kyverno and --kubewarden are for the policies of the cluster; all policies of -p run")
+	case f.exceptions && (len(f.base) > 0 || f.fix.on || f.fix.undo != "" || f.state != "" || f.output != "table" && f.output != "json"):
+		return usagef("audit: --exceptions does not go with --base, --fix, --undo, --state, and other formats than table and json")
 	case f.unbound && len(f.policies) == 0:
 		return usagef("audit: --unbound is for policies of -p")
 	case len(f.base) > 1 && f.baseIsCluster():
@@ -291,7 +295,7 @@ func (f *auditFlags) load(ctx context.Context, s streams, c *auditCluster, files
 // asking says how objects are put to the policies.
 func (f *auditFlags) asking() audit.Asking {
 	return audit.Asking{
-		Operation: admissionv1.Operation(strings.ToUpper(f.operation)), User: mapd.Requester(authenticationv1.UserInfo{Username: f.user, Groups: f.groups}), Exempt: f.exempt, Timeout: f.timeout,
+		Operation: admissionv1.Operation(strings.ToUpper(f.operation)), User: mapd.Requester(authenticationv1.UserInfo{Username: f.user, Groups: f.groups}), Exceptions: f.exceptions, Exempt: f.exempt, Timeout: f.timeout,
 		Memory: memory.New(auditMemory),
 	}
 }
@@ -350,6 +354,11 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 	if f.fix.on {
 		return f.fix.run(ctx, s, notes, o, f.qps)
 	}
+	var excepted exceptedTable
+	if f.exceptions {
+		o.Each = excepted.add
+		excepted.most = f.diffs
+	}
 	var collector *reports.Collector
 	if api := reports.Named(f.output); api != nil {
 		collector = reports.NewCollector(api)
@@ -380,6 +389,16 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 		return &codedError{exitInterrupted, fmt.Errorf("audit: interrupted; the same command goes on where it was, by %s", f.state)}
 	case err != nil:
 		return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
+	}
+	if f.exceptions && f.output == "table" {
+		if err := excepted.write(s.out, &r.Totals); err != nil {
+			return &codedError{exitPartial, err}
+		}
+		printProblems(s.err, r.Notes)
+		if r.Incomplete() {
+			return &codedError{code: exitPartial}
+		}
+		return nil
 	}
 	if collector != nil {
 		for _, gap := range r.Gaps() {

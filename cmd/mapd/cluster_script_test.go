@@ -35,7 +35,7 @@ func startCluster(ts *testscript.TestScript, neg bool, args []string) {
 		if r, builtin := types.ResourceFor(u.GroupVersionKind()); builtin {
 			resource, ok = r.GVR, true
 		}
-		if r, found := kyvernoResources[u.GroupVersionKind()]; found {
+		if r, found := moreResources[u.GroupVersionKind()]; found {
 			more[u.GroupVersionKind()] = r
 			resource, ok = r.GVR, true
 		}
@@ -76,13 +76,16 @@ var ownResources = map[schema.GroupVersionKind]schema.GroupVersionResource{
 	api.OwnBindings.GroupVersion().WithKind(api.BindingKind): api.OwnBindings,
 }
 
-// kyvernoResources are in the discovery of clusters whose file has such an object.
-var kyvernoResources = map[schema.GroupVersionKind]openapi.Resource{}
+// moreResources are in the discovery of clusters whose file has such an object: exceptions, and
+// what is Kyverno's.
+var moreResources = map[schema.GroupVersionKind]openapi.Resource{
+	api.Exceptions.GroupVersion().WithKind(api.ExceptionKind): {GVR: api.Exceptions, Kind: api.Exceptions.GroupVersion().WithKind(api.ExceptionKind), Namespaced: true},
+}
 
 func init() {
 	add := func(group, version, resource, kind string, namespaced bool) {
 		gv := schema.GroupVersion{Group: group, Version: version}
-		kyvernoResources[gv.WithKind(kind)] = openapi.Resource{GVR: gv.WithResource(resource), Kind: gv.WithKind(kind), Namespaced: namespaced}
+		moreResources[gv.WithKind(kind)] = openapi.Resource{GVR: gv.WithResource(resource), Kind: gv.WithKind(kind), Namespaced: namespaced}
 	}
 	add("kyverno.io", "v1", "clusterpolicies", "ClusterPolicy", false)
 	add("kyverno.io", "v1", "policies", "Policy", true)

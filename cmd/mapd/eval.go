@@ -22,6 +22,7 @@ import (
 	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"github.com/mapd-project/mapd/pkg/engine"
+	"github.com/mapd-project/mapd/pkg/explain"
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/webhook"
@@ -40,6 +41,8 @@ type evalFlags struct {
 	old             string
 	subresource     string
 	dryRun          bool
+	time            string
+	at              time.Time // of time
 	userFlags
 	namespace, only string // only: the one that was asked for
 	kubernetes      string
@@ -199,6 +202,7 @@ func (f *evalFlags) addRequest(cmd *cobra.Command) {
 	fl.StringVar(&f.old, "old", "", "file with the objects as they are before an update")
 	fl.StringVar(&f.subresource, "subresource", "", "the subresource that is requested, such as status")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "set request.dryRun")
+	fl.StringVar(&f.time, "time", "", "when the request is made, such as 2027-01-31T00:00:00Z, for exceptions that end (default now)")
 	f.addUser(cmd)
 	f.addReading(cmd)
 }
@@ -261,6 +265,12 @@ func (f *evalFlags) check() error {
 	}
 	if f.timeout <= 0 {
 		return f.usagef("--timeout %s: must be positive", f.timeout)
+	}
+	if f.time != "" {
+		var err error
+		if f.at, err = time.Parse(time.RFC3339, f.time); err != nil {
+			return f.usagef("--time %s: must be a time with a zone, such as 2027-01-31T00:00:00Z", f.time)
+		}
 	}
 	if f.trace && f.quiet {
 		return f.usagef("--trace writes to standard error, on which -q leaves only errors")
@@ -706,6 +716,11 @@ const (
 // without it some that may have been expected to, if no policy matched.
 func (e *evaluation) whyNot(ctx context.Context, r *mapd.Result) {
 	all := e.flags.explain
+	if all || !e.many() {
+		for _, reason := range explain.ExceptedBy(r.Decision) {
+			e.notes.say("  %s\n", report.Line(reason.String()))
+		}
+	}
 	matched := len(r.Decision.Steps) > 0 || slices.ContainsFunc(r.Decision.Stages, func(r engine.Record) bool { return len(r.Shadows) > 0 })
 	if !all && (matched || e.many()) {
 		return
@@ -713,6 +728,7 @@ func (e *evaluation) whyNot(ctx context.Context, r *mapd.Result) {
 	said, more := 0, 0
 	for reason := range r.WhyNot(ctx) {
 		switch {
+		case reason.Excepted: // said above
 		case !all && (!reason.Near || reason.Generated && e.flags.expand):
 		case !all && said == maxReasons:
 			more++
@@ -818,7 +834,7 @@ func (e *evaluation) take(d *mapd.Document, err error) *mapd.Request {
 func (e *evaluation) request(d *mapd.Document) (*mapd.Request, error) {
 	f := e.flags
 	opts := mapd.RequestOptions{
-		Operation: admissionv1.Operation(f.operation), Old: e.old, Subresource: f.subresource, DryRun: f.dryRun,
+		Operation: admissionv1.Operation(f.operation), Old: e.old, Subresource: f.subresource, DryRun: f.dryRun, Time: f.at,
 		User: authenticationv1.UserInfo{Username: f.user, Groups: f.groups}, Raw: f.raw,
 		Note: func(n mapd.Note) { e.notes.once("note: %s\n", noteText(n)) },
 	}

@@ -296,13 +296,30 @@ func withCounts(bindings []rolloutBinding, answers []replicas.Answer[history.Cou
 	return out
 }
 
+// excepted reports whether exceptions have left requests out.
+func (b rolloutBinding) excepted() bool {
+	return b.Counts.Excepted > 0 || slices.ContainsFunc(b.Earlier, func(e rolloutEarlier) bool { return e.Counts.Excepted > 0 })
+}
+
 func (o *rolloutStatusOutput) table(w io.Writer) error {
-	t := page.Table{Heads: []string{"POLICY", "BINDING", "MODE", "PERCENT", "LEFT-OUT", "SEEN", "WOULD", "CHANGED", "FAILED", "LAST"}}
+	excepted := slices.ContainsFunc(o.Bindings, rolloutBinding.excepted)
+	heads := []string{"POLICY", "BINDING", "MODE", "PERCENT", "LEFT-OUT", "SEEN", "WOULD", "CHANGED", "FAILED", "LAST"}
+	const at = 5 // of the column EXCEPTED, which only those see who have exceptions
+	if excepted {
+		heads = slices.Insert(heads, at, "EXCEPTED")
+	}
+	t := page.Table{Heads: heads}
 	count := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	for _, b := range o.Bindings {
 		row := func(mode, percent string, c history.Counts, last *history.Example) {
-			t.Row(b.Policy, dash(b.Binding), mode, dash(percent),
-				count(c.LeftOut), count(c.Seen), count(c.Would), count(c.Changed), count(c.Failed), exampleText(last))
+			cells := []string{
+				b.Policy, dash(b.Binding), mode, dash(percent),
+				count(c.LeftOut), count(c.Seen), count(c.Would), count(c.Changed), count(c.Failed), exampleText(last),
+			}
+			if excepted {
+				cells = slices.Insert(cells, at, count(c.Excepted))
+			}
+			t.Row(cells...)
 		}
 		row(dash(b.Mode), b.Percent, b.Counts, b.Last)
 		for _, e := range b.Earlier {

@@ -98,6 +98,18 @@ team      pilot    shadow (earlier)  -        0         50    30     0        0 
 	if diff := cmp.Diff(machine, strings.TrimSpace(string(json))); diff != "" {
 		t.Errorf("json (-want +got):\n%s", diff)
 	}
+	// Only who has exceptions sees a column more.
+	excepted := rolloutStatusOutput{Bindings: []rolloutBinding{{Pair: history.Pair{Policy: "team", Binding: "pilot"}, Mode: "enforce", Percent: "100", Counts: history.Counts{Seen: 3, Excepted: 4}}}}
+	text.Reset()
+	if err := excepted.table(&text); err != nil {
+		t.Fatal(err)
+	}
+	const wide = `POLICY  BINDING  MODE     PERCENT  LEFT-OUT  EXCEPTED  SEEN  WOULD  CHANGED  FAILED  LAST
+team    pilot    enforce  100      0         4         3     0      0        0       -
+`
+	if diff := cmp.Diff(wide, text.String()); diff != "" {
+		t.Errorf("table with exceptions (-want +got):\n%s", diff)
+	}
 	if one := withCounts(nil, answers, "Assign/a"); len(one) != 1 || one[0].Mode != "shadow" {
 		t.Errorf("of one policy: %+v", one)
 	}

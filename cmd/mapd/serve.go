@@ -62,6 +62,7 @@ type serveFlags struct {
 	warn                bool
 	legacy              string
 	expansion           bool
+	endless             bool // exceptions need no end
 	logLevel, logFormat string
 	verbose             bool
 	pprof               string
@@ -173,6 +174,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", api.ExemptNamespaces(), "cluster: namespaces besides mapd's own that no policy reaches")
 	fl.DurationVar(&f.auditInterval, "audit-interval", 0, "cluster: how long after an audit of all objects the next one begins, at least 10m, which needs the right to read them (default none)")
 	choiceVar(fl, &f.reports, "reports", noReports, ": cluster: write the outcome of each audit of --audit-interval as Reports of openreports.io, or PolicyReports of wgpolicyk8s.io, one for each namespace", append([]string{noReports}, reports.Names()...)...)
+	fl.BoolVar(&f.endless, "exceptions-without-end", false, "cluster: take PolicyExceptions that have no end")
 	fl.BoolVar(&f.adopt, "adopt", false, "cluster: take the webhook configurations from another installation of mapd that has them")
 	fl.DurationVar(&f.timeout, "webhook-timeout", 5*time.Second, "cluster: how long the API server waits for mapd, from 1s to 30s")
 	return cmd
@@ -188,7 +190,7 @@ const defaultNamespace = "mapd-system"
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
-		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "external-data", "audit-interval", "reports", "record-sink",
+		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "exceptions-without-end", "external-data", "audit-interval", "reports", "record-sink",
 		"caller-tokens", "caller-token-issuer", "caller-token-keys"}
 )
 

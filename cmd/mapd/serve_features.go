@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mapd-project/mapd/internal/cluster/exceptions"
 	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
 	"github.com/mapd-project/mapd/internal/cluster/metrics"
@@ -25,6 +26,9 @@ import (
 // request meets it. outside asks providers of external data, and may be nil. expander returns nil while workloads are not expanded.
 func (f *serveFlags) features(ctx context.Context, c *connection, metrics *metrics.Metrics, outside *externaldata.Client, log *slog.Logger) (list []feature.Feature, expander func() *expansion.Expander, err error) {
 	expander = func() *expansion.Expander { return nil }
+	list = append(list, exceptions.New(exceptions.Options{
+		Rules: api.ExceptionRules{Own: c.namespace, Endless: f.endless}, Metrics: metrics, Own: c.user,
+	}))
 	if f.legacy != legacyOff {
 		native, err := f.native(ctx, c)
 		if err != nil {

@@ -39,6 +39,7 @@ func ruleList() []Rule {
 		{Name: "constant-condition", Severity: Warning, certain: true, Summary: "a condition that is always true or always false", policy: constantCondition},
 		{Name: "cost", Severity: Error, Summary: "an expression that ends at a limit of cost", policy: cost},
 		{Name: "escape-key", Severity: Error, Fixes: true, Summary: "a key with `/` or `~` in the path of a JSONPatch, not escaped", policy: escapeKey},
+		{Name: "exception", Severity: Warning, Summary: "a PolicyException that is not valid (error), has ended, never ends, names what is not there, is wide, or is nobody's (info)", set: exceptions},
 		{Name: "immutable-field", Severity: Warning, Summary: "an update of a field that a server does not let change", policy: immutableFields},
 		{Name: "integer-overflow", Severity: Error, Summary: "an integer that an ApplyConfiguration writes with fewer bits", policy: integerOverflow},
 		{Name: "kyverno", Severity: Error, Summary: "a policy that Kyverno refuses, a mutate rule that mapd cannot run (warning), or one that it runs otherwise (info)", set: kyvernoRules},

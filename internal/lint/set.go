@@ -36,6 +36,7 @@ type set struct {
 	others     []*unstructured.Unstructured
 	mutators   []*manifest.Document // Gatekeeper's
 	kyverno    []*manifest.Document // Kyverno's policies
+	exceptions []*manifest.Document // PolicyExceptions
 	presence   map[string]presence
 	// served says that types are all that the cluster of the policies serves.
 	served bool
@@ -170,6 +171,8 @@ func (s *set) add(d *manifest.Document) error {
 		s.namespaces = append(s.namespaces, d.Object)
 	case legacy.IsMutator(gvk):
 		s.mutators = append(s.mutators, d)
+	case api.IsException(gvk):
+		s.exceptions = append(s.exceptions, d)
 	case kyverno.Is(gvk):
 		s.kyverno = append(s.kyverno, d)
 	default:

@@ -46,6 +46,7 @@ type builder struct {
 	// paramKinds are those of policies, also of such that are not compiled here.
 	paramKinds map[schema.GroupKind]bool
 	twice      []twice // among others
+	exceptions func() *binding.Exceptions
 
 	policies, bindings, crds, others []*manifest.Document
 	// of has the documents of each feature, in the order of features.

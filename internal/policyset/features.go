@@ -35,4 +35,4 @@ func resultOf[T any](s *Snapshot, f feature) T {
 }
 
 // features are all, in the order in which a request meets what they run.
-var features = []feature{templateDocuments{}, mutatorDocuments{}, kyvernoDocuments{}, moduleDocuments{}}
+var features = []feature{templateDocuments{}, mutatorDocuments{}, kyvernoDocuments{}, moduleDocuments{}, exceptionDocuments{}}

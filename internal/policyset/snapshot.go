@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,6 +56,10 @@ type Options struct {
 	// Mode and Whole are those of binding.Sources.
 	Mode  func(p *policy.Policy, b *binding.Binding, written api.Mode) api.Mode
 	Whole bool
+	// Installation is the namespace of mapd, whose exceptions are for all namespaces; "" is
+	// api.Installation. Now is the clock by which exceptions end, nil time.Now.
+	Installation string
+	Now          func() time.Time
 	// Provider is called for each Provider of external data; its error, best from
 	// external.DecodeProvider, is one of Build. Nil takes Providers for any other
 	// objects.
@@ -129,7 +134,7 @@ func (s *Snapshot) PolicyDocuments() map[string]*manifest.Document {
 func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
 
 // Sources returns where the policies of the snapshot look for parameters and
-// Namespaces, for others that look for the same.
+// Namespaces, for others that look for the same. Exceptions are not among them.
 func (s *Snapshot) Sources() binding.Sources { return s.sources }
 
 // Authorizer returns the authorizer of the RBAC objects, which has no opinion if there
@@ -212,7 +217,9 @@ func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	}
 	s := b.snapshot
 	s.sources = binding.Sources{Params: b.params, Namespaces: s.Namespaces, Equivalents: Equivalents(s.Types), Mode: opts.Mode, Whole: opts.Whole}
-	ix, err := binding.NewIndex(s.Policies, b.compiled, s.sources)
+	own := s.sources
+	own.Exceptions = b.exceptions
+	ix, err := binding.NewIndex(s.Policies, b.compiled, own)
 	if err != nil {
 		return nil, []error{err}
 	}

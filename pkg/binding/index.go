@@ -51,6 +51,9 @@ type Sources struct {
 	Mode func(p *policy.Policy, b *Binding, written api.Mode) api.Mode
 	// Whole has bindings apply to all objects, whatever their Share is.
 	Whole bool
+	// Exceptions returns those of now; it is asked for every request that a policy matches.
+	// Nil: there are none.
+	Exceptions func() *Exceptions
 }
 
 // Invocation is one (policy, binding, parameter) to run on a request, or an
@@ -280,15 +283,15 @@ func (t *target) inShare(b *Binding) bool {
 }
 
 // errorMode returns the mode of an error of a policy: of its bindings that have the request
-// in their shares, that of the one that counts the most; Off if there is none.
+// in their shares and for which no exception holds, that of the one that counts the most; Off if there is none.
 func (t *target) errorMode(e *entry) api.Mode {
-	if !e.shares {
+	if !e.shares && !t.excepts() {
 		return e.mode
 	}
 	if t.erring != e { // all pairs of a policy ask, one after the other
 		t.erring, t.errorIs = e, api.Off
 		for i := range t.ix.pairs[e.first:][:len(e.bindings)] {
-			if p := &t.ix.pairs[e.first+i]; t.inShare(p.binding) {
+			if p := &t.ix.pairs[e.first+i]; t.inShare(p.binding) && t.exception(e.policy.Name(), p.binding.Name()) == nil {
 				t.errorIs = min(t.errorIs, p.mode)
 			}
 		}
@@ -498,7 +501,8 @@ func (ix *Index) compute(k *key) *candidates {
 // admissible says whether policies see requests of this key at all (spec §2.7):
 // not deletions unless Sources say so, not the reviews that authentication and authorization are made
 // of, and not policies and bindings themselves, because nobody could repair a bad
-// policy then. mapd's own group is treated as the server treats its own.
+// policy then. mapd's own group is treated as the server treats its own, and exceptions as
+// policies are.
 func admissible(k *key, deletions bool) bool {
 	switch k.operation {
 	case admissionv1.Delete:
@@ -533,6 +537,8 @@ func Unreviewed(group, resource string) bool {
 			api.PolicyResource, api.BindingResource:
 			return true
 		}
+	case api.ExceptionGroup:
+		return resource == api.ExceptionResource
 	}
 	return false
 }

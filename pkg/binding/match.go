@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -409,6 +410,11 @@ type target struct {
 
 	erring  *entry // of which errorIs is the errorMode
 	errorIs api.Mode
+
+	excepting  bool // exceptions is set
+	exceptions *Exceptions
+	at         time.Time // that exceptions are held against; zero until one is asked
+	judged     map[*ruleset]*answer
 }
 
 // namespaceLabels returns the labels that a namespaceSelector is tested on. The

@@ -42,6 +42,8 @@ const (
 	// Share means that the object is not in the part of all objects that the binding
 	// takes.
 	Share
+	// Excepted means that an exception from the policy holds.
+	Excepted
 )
 
 // Miss is a policy or a binding that a request does not meet.
@@ -57,6 +59,8 @@ type Miss struct {
 	// ObjectLabels. Labels are nil for an object that has no metadata.
 	Selector labels.Selector
 	Labels   lookup.Labels
+	// Exception is set for Excepted.
+	Exception *Exception
 }
 
 // Misses returns the policies and bindings that are not among what SelectInto finds for
@@ -114,8 +118,8 @@ func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(M
 				continue
 			}
 		}
-		if m.Criterion == Satisfied && !t.inShare(b) {
-			m.Criterion = Share
+		if m.Criterion == Satisfied {
+			m.Criterion, m.Exception = t.leaves(e.policy, b)
 		}
 		if m.Criterion == Satisfied && e.params.given && b.params.ParamRef != nil {
 			if found, err := b.params.collect(t.ctx, t.ix.src.Params, group.gvk, namespaced, t.req.Namespace); err == nil && len(found) == 0 {
@@ -130,14 +134,27 @@ func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(M
 }
 
 // missesShares is misses of a policy with an error, which is one only for what is in a
-// share of its bindings.
+// share of its bindings and not excepted.
 func (e *entry) missesShares(t *target, yield func(Miss) bool) bool {
 	for _, b := range e.bindings {
-		if !t.inShare(b) && !yield(Miss{Policy: e.policy, Binding: b, Criterion: Share}) {
+		c, x := t.leaves(e.policy, b)
+		if c != Satisfied && !yield(Miss{Policy: e.policy, Binding: b, Criterion: c, Exception: x}) {
 			return false
 		}
 	}
 	return true
+}
+
+// leaves returns why a policy by a binding leaves a request alone that both match: Share or
+// Excepted; Satisfied if it does not.
+func (t *target) leaves(p *policy.Policy, b *Binding) (Criterion, *Exception) {
+	if !t.inShare(b) {
+		return Share, nil
+	}
+	if x := t.exception(p.Name(), b.Name()); x != nil {
+		return Excepted, x
+	}
+	return Satisfied, nil
 }
 
 // miss returns the first criterion that a request does not satisfy.

@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,12 +16,14 @@ import (
 // Selection holds what one request meets, and buffers that the next one reuses.
 type Selection struct {
 	Invocations []Invocation
-	// LeftOut are the bindings that the request meets and that have it not in their shares.
+	// LeftOut are the bindings that the request meets and that leave it alone.
 	LeftOut []LeftOut
 
-	object *unstructured.Unstructured // what selectors saw
-	labels bool                       // they tested its labels
-	others bool                       // the result also depends on parameters or on an error
+	request *policy.Request
+	at      time.Time                  // of request for exceptions, the same in all its rounds
+	object  *unstructured.Unstructured // what selectors saw
+	labels  bool                       // they tested its labels
+	others  bool                       // the result also depends on parameters or on an error
 
 	found []*group
 	met   []met
@@ -28,10 +31,11 @@ type Selection struct {
 }
 
 // LeftOut is a policy by a binding that would have run if the binding's share were all
-// objects. Its parameters and conditions were not asked.
+// objects or, if Exception is not nil, without that. Its parameters and conditions were not asked.
 type LeftOut struct {
 	Policy, Binding string
 	Mode            api.Mode
+	Exception       *Exception
 }
 
 // Stands reports whether selecting again, with another current object, certainly
@@ -61,15 +65,19 @@ func (s *Selection) Reset() {
 func (ix *Index) SelectInto(s *Selection, ctx context.Context, req *policy.Request, object *unstructured.Unstructured) {
 	k := keyOf(req)
 	c := ix.candidates(&k)
+	at := s.at
+	if s.request != req {
+		at = time.Time{}
+	}
 	s.Reset()
-	s.object = object
+	s.request, s.at, s.object = req, at, object
 	if len(c.tables) == 0 && !c.namespaces && !c.all {
 		return
 	}
-	t := target{ctx: ctx, ix: ix, req: req, resource: k.resource, object: object}
+	t := target{ctx: ctx, ix: ix, req: req, resource: k.resource, object: object, at: at}
 	ix.meet(s, &t, c)
 	ix.invoke(s, &t)
-	s.labels, s.others = t.labels, t.others
+	s.labels, s.others, s.at = t.labels, t.others, t.at
 }
 
 // MayMeet reports whether the rules of any policy and its binding hold for requests of
@@ -215,7 +223,11 @@ func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
 	}
 	inv.Binding = pair.binding.Name()
 	if !t.inShare(pair.binding) {
-		s.LeftOut = append(s.LeftOut, LeftOut{inv.Policy.Name(), inv.Binding, inv.Mode})
+		s.LeftOut = append(s.LeftOut, LeftOut{inv.Policy.Name(), inv.Binding, inv.Mode, nil})
+		return
+	}
+	if x := t.exception(inv.Policy.Name(), inv.Binding); x != nil {
+		s.LeftOut = append(s.LeftOut, LeftOut{inv.Policy.Name(), inv.Binding, inv.Mode, x})
 		return
 	}
 	ref := &pair.binding.params

@@ -107,7 +107,7 @@ func TestModesAndShares(t *testing.T) {
 	}
 	var met Selection
 	ix.SelectInto(&met, t.Context(), req, req.Object)
-	if diff := cmp.Diff([]LeftOut{{"p", "p-3", api.Enforce}, {"p", "p-6", api.Enforce}}, met.LeftOut); diff != "" {
+	if diff := cmp.Diff([]LeftOut{{Policy: "p", Binding: "p-3"}, {Policy: "p", Binding: "p-6"}}, met.LeftOut); diff != "" {
 		t.Errorf("LeftOut (-want +got):\n%s", diff)
 	}
 	if met.Reset(); len(met.LeftOut) != 0 {

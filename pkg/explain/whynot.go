@@ -35,8 +35,26 @@ type Reason struct {
 	// Near says that the author may have expected a match: the policy is about requests
 	// like this one, or its rule has a mistake.
 	Near bool `json:"near"`
+	// Excepted says that both match, and that an exception holds.
+	Excepted bool `json:"excepted,omitempty"`
 	// Generated says that the policy is about the Pods that the object will create.
 	Generated bool `json:"generated,omitempty"`
+}
+
+// ExceptedBy returns a Reason for each policy by a binding that did not run on a request since
+// an exception holds, as WhyNot does, at no cost.
+func ExceptedBy(d *engine.Decision) (out []Reason) {
+	for i := range d.LeftOut {
+		o := &d.LeftOut[i]
+		if o.Exception == nil {
+			continue
+		}
+		r := Reason{Stage: engine.PolicyStage, Policy: o.Policy, Binding: o.Binding, Text: "not applied: " + o.Exception.String(), Near: true, Excepted: true}
+		if !slices.Contains(out, r) { // both rounds say so
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // String returns the reason on one line.
@@ -49,6 +67,14 @@ func (r Reason) String() string {
 		return who + ": " + r.Field + " " + r.Text
 	}
 	return who + ": " + r.Text
+}
+
+// Line is String and, before it, that a criterion is not met.
+func (r Reason) Line() string {
+	if r.Excepted {
+		return r.String()
+	}
+	return "not met: " + r.String()
 }
 
 // Explainer explains the decisions of one Engine. It is safe for concurrent use.
@@ -135,6 +161,8 @@ func (w *whyNot) of(m *binding.Miss) Reason {
 		key := binding.ShareKey(w.req)
 		r.Field = fmt.Sprintf("metadata.annotations[%s]", api.PercentAnnotation)
 		r.Text = fmt.Sprintf("%v; %s is in shares of at least %v", m.Binding.Rollout().Share, key, api.LeastShare(binding.ShareHash(key)))
+	case binding.Excepted:
+		r.Text, r.Excepted = "not applied: "+m.Exception.String(), true
 	case binding.Param:
 		r.Field, r.Text = "spec.paramRef", w.param(m)
 	default:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -92,6 +93,11 @@ func (p *Policies) Notes() []Note {
 	list(Other, l.NotLoaded(), ", ", "policies of Kubewarden do not run here, since this program has no WebAssembly runtime")
 	for _, text := range slices.Concat(l.Misspelt, l.Apart, l.Unheeded) {
 		notes = append(notes, note(Mistake, nil, "%s", text))
+	}
+	for _, x := range l.Exceptions() {
+		for _, text := range x.Problems(time.Now()) {
+			notes = append(notes, note(Mistake, []string{x.Name()}, "exception %s %s", x.Name(), text))
+		}
 	}
 	var documents map[string]*manifest.Document
 	for i, warnings := range p.warned.of(l.Policies, l.Types) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -34,6 +35,8 @@ type RequestOptions struct {
 	// Subresource is the one that is requested, such as "status".
 	Subresource string
 	DryRun      bool
+	// Time is when the request is made, for exceptions that end; zero: when it is evaluated.
+	Time time.Time
 	// Namespace is that of a namespaced object that names none, Options.Namespace if it
 	// is empty.
 	Namespace string
@@ -151,6 +154,7 @@ func (e *asking) request(document *Document) (*Request, error) {
 		Operation: e.Operation,
 		UserInfo:  Requester(e.User),
 		DryRun:    e.DryRun,
+		Time:      e.Time,
 		Options:   e.options(),
 		Object:    settled,
 	}
@@ -196,6 +200,7 @@ func (p *Policies) Review(d *Document, admission *policy.Request, opts RequestOp
 func (e *asking) fromReview(document *Document, req *policy.Request) (*Request, error) {
 	d := document.doc
 	s := &Request{doc: document, Admission: req, review: true, kind: e.kind(req.Kind)}
+	req.Time = e.Time
 	var err error
 	if req.Object != nil {
 		s.object = req.Object.Object
@@ -431,7 +436,7 @@ func (r *Request) Again(object map[string]any) (*policy.Request, error) {
 	return &policy.Request{
 		UID: q.UID, Kind: q.Kind, Resource: q.Resource, SubResource: q.SubResource,
 		RequestKind: q.RequestKind, RequestResource: q.RequestResource, RequestSubResource: q.RequestSubResource,
-		Name: name, Namespace: q.Namespace, Operation: admissionv1.Update, UserInfo: q.UserInfo, DryRun: q.DryRun, Options: options, Source: q.Source,
+		Name: name, Namespace: q.Namespace, Operation: admissionv1.Update, UserInfo: q.UserInfo, DryRun: q.DryRun, Time: q.Time, Options: options, Source: q.Source,
 		Object: &unstructured.Unstructured{Object: object}, OldObject: &unstructured.Unstructured{Object: object},
 	}, nil
 }

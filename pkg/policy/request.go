@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -59,6 +60,8 @@ type Request struct {
 	// Object and OldObject are nil when the request has none.
 	Object    *unstructured.Unstructured
 	OldObject *unstructured.Unstructured
+	// Time is when the request is made, for exceptions that end; zero: when it is evaluated.
+	Time time.Time
 	// Memory is charged for what the request allocates in proportion to its
 	// objects and to what policies compute. Nil: nothing bounds it.
 	Memory *memory.Account
@@ -99,7 +102,7 @@ func (r *Request) Beside(account *memory.Account) *Request {
 		UID: r.UID, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
 		RequestKind: r.RequestKind, RequestResource: r.RequestResource, RequestSubResource: r.RequestSubResource,
 		Name: r.Name, Namespace: r.Namespace, Operation: r.Operation, UserInfo: r.UserInfo, DryRun: r.DryRun,
-		Options: r.Options, Source: r.Source, Object: r.Object, OldObject: r.OldObject, Memory: account,
+		Options: r.Options, Source: r.Source, Object: r.Object, OldObject: r.OldObject, Time: r.Time, Memory: account,
 	}
 }
 

@@ -47,6 +47,7 @@ type testCase struct {
 	Operation   operation        `json:"operation" doc:"CREATE, UPDATE, CONNECT or DELETE; UPDATE with old and CREATE without if left out. A DELETE has old and no object; of all policies only Kubewarden's see it."`
 	Subresource string           `json:"subresource" doc:"The subresource that is requested, such as status."`
 	DryRun      bool             `json:"dryRun" doc:"Whether the request is a dry run."`
+	Time        string           `json:"time" doc:"When the request is made, such as 2027-01-31T00:00:00Z, for exceptions that end; now if left out."`
 	User        *user            `json:"user" doc:"Who asks; kubernetes-admin of the group system:masters if left out."`
 	Namespace   string           `json:"namespace" doc:"The namespace of an object that names none."`
 	Context     []source         `json:"context" doc:"Objects that the policies see in this case beside those of the suite, such as parameters and Namespaces: names of files, or objects in place."`

@@ -447,7 +447,7 @@ func whyNot(ctx context.Context, r *mapd.Result) (text string) {
 	n := 0
 	for reason := range r.WhyNot(ctx) {
 		if reason.Near && n < maxReasons {
-			text += "  not met: " + report.Line(reason.String()) + "\n"
+			text += "  " + report.Line(reason.Line()) + "\n"
 			n++
 		}
 	}
@@ -470,6 +470,12 @@ func (h *loadedSuite) once(ctx context.Context, policies *mapd.Policies, u *unit
 	}
 	opts := mapd.RequestOptions{
 		Operation: admissionv1.Operation(u.spec.Operation), Subresource: u.spec.Subresource, DryRun: u.spec.DryRun, Namespace: u.spec.Namespace,
+	}
+	if u.spec.Time != "" {
+		var err error
+		if opts.Time, err = time.Parse(time.RFC3339, u.spec.Time); err != nil {
+			return broken(fmt.Errorf("time: %s: must be a time with a zone, such as 2027-01-31T00:00:00Z", u.spec.Time))
+		}
 	}
 	if who := u.spec.User; who != nil {
 		opts.User = authenticationv1.UserInfo{Username: who.Name, UID: who.UID, Groups: who.Groups}

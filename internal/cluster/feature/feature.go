@@ -83,6 +83,13 @@ type Follower interface {
 	Published(own engine.Stage, others []engine.Stage)
 }
 
+// Excepter is a Feature that has policies leave requests alone. Exceptions returns those of now,
+// nil if there are none; every request that a policy matches asks, so it must not wait.
+type Excepter interface {
+	Feature
+	Exceptions() *binding.Exceptions
+}
+
 // Deps is what a feature works with.
 type Deps struct {
 	Client dynamic.Interface

@@ -38,6 +38,8 @@ type Counts struct {
 	// LeftOut are those that the policy by its binding matched and the binding's share left
 	// out, so that its conditions were not asked. Seen does not count them.
 	LeftOut uint64 `json:"leftOut,omitempty"`
+	// Excepted are those that an exception left out in the same way.
+	Excepted uint64 `json:"excepted,omitempty"`
 	// Time is what evaluating took in all.
 	Time time.Duration `json:"nanoseconds,omitempty"`
 }
@@ -75,9 +77,9 @@ func New(replica string) *Recorder {
 
 // counter counts for one pair.
 type counter struct {
-	seen, would, changed, failed, leftOut atomic.Uint64
-	time                                  atomic.Int64
-	example                               example
+	seen, would, changed, failed, leftOut, excepted atomic.Uint64
+	time                                            atomic.Int64
+	example                                         example
 }
 
 // tally is what became of one request, for each pair. It is used for one request after
@@ -92,10 +94,10 @@ type tally struct {
 // tallied is what a pair made of a request.
 type tallied struct {
 	*counter
-	number                                uint64 // of the request that this is about
-	seen, would, changed, failed, leftOut bool
-	time                                  time.Duration
-	step                                  *engine.Step // that changed or would change the object
+	number                                          uint64 // of the request that this is about
+	seen, would, changed, failed, leftOut, excepted bool
+	time                                            time.Duration
+	step                                            *engine.Step // that changed or would change the object
 }
 
 // Record implements webhook.Recorder.
@@ -117,7 +119,12 @@ func (l *Recorder) Record(req *policy.Request, d *engine.Decision, _ time.Durati
 	}
 	for i := range d.LeftOut {
 		o := &d.LeftOut[i]
-		t.find(l, counted{Pair{o.Policy, o.Binding}, o.Mode}).leftOut = true
+		a := t.find(l, counted{Pair{o.Policy, o.Binding}, o.Mode})
+		if o.Exception != nil {
+			a.excepted = true
+		} else {
+			a.leftOut = true
+		}
 	}
 	t.end(req)
 	l.tallies.Put(t)
@@ -210,6 +217,7 @@ func (t *tally) end(req *policy.Request) {
 		count(&a.counter.changed, a.changed)
 		count(&a.counter.failed, a.failed)
 		count(&a.counter.leftOut, a.leftOut)
+		count(&a.counter.excepted, a.excepted)
 		a.counter.time.Add(int64(a.time))
 		if a.step != nil {
 			a.example.set(req, a.step)
@@ -270,6 +278,7 @@ func (c *Counted) Add(d *Counted) {
 	c.Changed += d.Changed
 	c.Failed += d.Failed
 	c.LeftOut += d.LeftOut
+	c.Excepted += d.Excepted
 	c.Time += d.Time
 	if d.Last != nil && (c.Last == nil || d.Last.Time.After(c.Last.Time)) {
 		c.Last = d.Last
@@ -278,10 +287,10 @@ func (c *Counted) Add(d *Counted) {
 
 // Since returns what was counted after before. A count that is less began again.
 func (c Counts) Since(before Counts) Counts {
-	if c.Seen < before.Seen || c.Would < before.Would || c.Changed < before.Changed || c.Failed < before.Failed || c.LeftOut < before.LeftOut || c.Time < before.Time {
+	if c.Seen < before.Seen || c.Would < before.Would || c.Changed < before.Changed || c.Failed < before.Failed || c.LeftOut < before.LeftOut || c.Excepted < before.Excepted || c.Time < before.Time {
 		return c
 	}
-	return Counts{c.Seen - before.Seen, c.Would - before.Would, c.Changed - before.Changed, c.Failed - before.Failed, c.LeftOut - before.LeftOut, c.Time - before.Time}
+	return Counts{c.Seen - before.Seen, c.Would - before.Would, c.Changed - before.Changed, c.Failed - before.Failed, c.LeftOut - before.LeftOut, c.Excepted - before.Excepted, c.Time - before.Time}
 }
 
 // Counts returns those of all pairs, those of each mode apart, sorted.
@@ -290,7 +299,7 @@ func (l *Recorder) Counts() []Counted {
 	out := make([]Counted, 0, len(l.pairs))
 	for p, c := range l.pairs {
 		out = append(out, Counted{p.Pair, p.mode.String(), Counts{
-			Seen: c.seen.Load(), Would: c.would.Load(), Changed: c.changed.Load(), Failed: c.failed.Load(), LeftOut: c.leftOut.Load(), Time: time.Duration(c.time.Load()),
+			Seen: c.seen.Load(), Would: c.would.Load(), Changed: c.changed.Load(), Failed: c.failed.Load(), LeftOut: c.leftOut.Load(), Excepted: c.excepted.Load(), Time: time.Duration(c.time.Load()),
 		}, c.example.get()})
 	}
 	l.mu.RUnlock()
@@ -298,11 +307,11 @@ func (l *Recorder) Counts() []Counted {
 	return out
 }
 
-// Totals returns the sums of all modes for each pair, sorted, without what shares left out.
+// Totals returns the sums of all modes for each pair, sorted, without what shares and exceptions left out.
 func (l *Recorder) Totals() []Counted {
 	var out []Counted
 	for _, c := range l.Counts() {
-		c.Mode, c.LeftOut = "", 0
+		c.Mode, c.LeftOut, c.Excepted = "", 0, 0
 		if n := len(out); n > 0 && out[n-1].Pair == c.Pair {
 			out[n-1].Add(&c)
 		} else if c.Counts != (Counts{}) {

@@ -111,23 +111,25 @@ func TestCountsOfModesAndShares(t *testing.T) {
 	l.Record(request("shop", "web", nil), &engine.Decision{LeftOut: []binding.LeftOut{out(api.Shadow), out(api.Shadow)}}, 0)
 	l.Record(request("shop", "web", nil), &engine.Decision{LeftOut: []binding.LeftOut{out(api.Enforce)}}, 0)
 	both := decided(changed("p", "b", "x"))
-	both.LeftOut = []binding.LeftOut{{Policy: "q", Binding: "b", Mode: api.Warn}}
+	excepted := binding.LeftOut{Policy: "q", Binding: "b", Exception: &binding.Exception{}}
+	both.LeftOut = []binding.LeftOut{{Policy: "q", Binding: "b", Mode: api.Warn}, excepted, excepted}
 	l.Record(request("shop", "web", nil), both, 0)
 	lines := func(all []Counted) (got []string) {
 		for _, c := range all {
-			got = append(got, fmt.Sprintf("%s %q: seen %d, would %d, changed %d, left out %d", c.Policy, c.Mode, c.Seen, c.Would, c.Changed, c.LeftOut))
+			got = append(got, fmt.Sprintf("%s %q: seen %d, would %d, changed %d, left out %d, excepted %d", c.Policy, c.Mode, c.Seen, c.Would, c.Changed, c.LeftOut, c.Excepted))
 		}
 		return got
 	}
 	want := []string{
-		`p "enforce": seen 1, would 0, changed 1, left out 1`,
-		`p "shadow": seen 1, would 1, changed 0, left out 1`,
-		`q "warn": seen 0, would 0, changed 0, left out 1`,
+		`p "enforce": seen 1, would 0, changed 1, left out 1, excepted 0`,
+		`p "shadow": seen 1, would 1, changed 0, left out 1, excepted 0`,
+		`q "enforce": seen 0, would 0, changed 0, left out 0, excepted 1`,
+		`q "warn": seen 0, would 0, changed 0, left out 1, excepted 0`,
 	}
 	if diff := cmp.Diff(want, lines(l.Counts())); diff != "" {
 		t.Errorf("Counts (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{`p "": seen 2, would 1, changed 1, left out 0`}, lines(l.Totals())); diff != "" {
+	if diff := cmp.Diff([]string{`p "": seen 2, would 1, changed 1, left out 0, excepted 0`}, lines(l.Totals())); diff != "" {
 		t.Errorf("Totals (-want +got):\n%s", diff)
 	}
 }
@@ -262,7 +264,7 @@ func TestGet(t *testing.T) {
 		query map[string][]string
 		want  string
 	}{
-		{"counts", nil, "{a [{p b} {1 0 1 0 0 1ms}]}"},
+		{"counts", nil, "{a [{p b} {1 0 1 0 0 0 1ms}]}"},
 		{"blame", map[string][]string{"kind": {"Pod"}, "namespace": {"shop"}, "name": {"web"}}, "{a [p]}"},
 		{"samples", map[string][]string{"policy": {"p"}}, "{a 0}"},
 		{"samples", nil, "the query needs policy"},

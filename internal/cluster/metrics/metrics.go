@@ -13,13 +13,14 @@ import (
 type Metrics struct {
 	*webhook.Metrics
 
-	snapshot *snapshotMetrics
-	external *externalMetrics
-	watches  watchMetrics
-	breakers breakerMetrics
-	audit    auditMetrics
-	sink     sinkMetrics
-	callers  *prometheus.CounterVec
+	snapshot   *snapshotMetrics
+	external   *externalMetrics
+	watches    watchMetrics
+	breakers   breakerMetrics
+	audit      auditMetrics
+	sink       sinkMetrics
+	exceptions exceptionMetrics
+	callers    *prometheus.CounterVec
 }
 
 // New returns metrics that nothing has happened to yet.
@@ -31,7 +32,7 @@ func New() *Metrics {
 
 // collectors are those of this package.
 func (m *Metrics) collectors() []prometheus.Collector {
-	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink, m.callers}
+	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink, m.callers, &m.exceptions}
 	return append(append(all, m.snapshot.collectors()...), m.external.collectors()...)
 }
 

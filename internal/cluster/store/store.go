@@ -141,6 +141,9 @@ func New(o Options) *Store {
 	}
 	s.features = o.Features
 	for _, f := range s.features {
+		if f, ok := f.(feature.Excepter); ok {
+			s.sources.Exceptions = f.Exceptions // from mapd's own policies: those of deps have none
+		}
 		f.Start(deps)
 	}
 	return s

@@ -48,7 +48,10 @@ func serve() *fakeapi.Server {
 	}
 	return &fakeapi.Server{Discovery: map[string]map[string]any{
 		"/api":  {"kind": "APIVersions", "versions": []any{"v1"}},
-		"/apis": {"kind": "APIGroupList", "groups": []any{group(api.OwnGroup, "v1")}},
+		"/apis": {"kind": "APIGroupList", "groups": []any{group(api.OwnGroup, "v1"), group(api.ExceptionGroup, api.ExceptionVersion)}},
+		"/apis/" + api.ExceptionGroup + "/" + api.ExceptionVersion: {"kind": "APIResourceList", "groupVersion": api.ExceptionGroup + "/" + api.ExceptionVersion, "resources": []any{
+			resource(api.ExceptionResource, api.ExceptionKind, true),
+		}},
 		"/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": []any{
 			resource("configmaps", "ConfigMap", true), resource("secrets", "Secret", true), resource("namespaces", "Namespace", false),
 			resource("namespaces/status", "Namespace", false),
@@ -68,7 +71,7 @@ func put(t *testing.T, s *fakeapi.Server, text string) {
 			t.Fatal(err)
 		}
 		resources := map[string]schema.GroupVersionResource{
-			"ConfigMap": configMaps, "Secret": secrets, "Namespace": namespaces, api.PolicyKind: api.OwnPolicies, api.BindingKind: api.OwnBindings,
+			"ConfigMap": configMaps, "Secret": secrets, "Namespace": namespaces, api.PolicyKind: api.OwnPolicies, api.BindingKind: api.OwnBindings, api.ExceptionKind: api.Exceptions,
 		}
 		meta := o["metadata"].(map[string]any)
 		namespace, _ := meta["namespace"].(string)

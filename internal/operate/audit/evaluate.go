@@ -13,7 +13,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/memory"
@@ -32,6 +31,9 @@ type Asking struct {
 	Exempt []string
 	// Timeout bounds the evaluation of one object.
 	Timeout time.Duration
+	// Exceptions has results say for which objects exceptions hold, and what changes when each
+	// ends, instead of what policies do now.
+	Exceptions bool
 	// Memory bounds what all evaluations together may take; nil bounds nothing.
 	Memory *memory.Budget
 }
@@ -140,6 +142,9 @@ func (a *Asking) judge(ctx context.Context, s, base *Set, of *Resource, item jso
 		r.Error = short(err.Error(), maxText)
 		return r, false
 	}
+	if a.Exceptions {
+		return a.excepted(ctx, s, of, u, d), false
+	}
 	before := req.Object
 	var was *engine.Decision
 	if base != nil {
@@ -187,12 +192,7 @@ func (s *Set) tell(r *Result, d *engine.Decision, before, u *unstructured.Unstru
 	if r.DeniedBefore != "" || d.Object == before {
 		return
 	}
-	gvk := u.GroupVersionKind()
-	var keys report.Keys
-	if kind, err := s.types.Kind(gvk); err == nil {
-		keys = report.SchemaKeys(kind)
-	}
-	r.Changes, r.MoreChanges = cut(report.Hide(gvk.Group, gvk.Kind, report.Diff(before.Object, d.Object.Object, keys)))
+	r.Changes, r.MoreChanges = s.differences(u, before, d.Object)
 }
 
 // actors returns the policies that changed something or failed, or would have if they were

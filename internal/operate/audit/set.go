@@ -11,6 +11,7 @@ import (
 	"hash"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,10 +81,12 @@ func Served(e *engine.Engine, types *openapi.Types) *Set { return &Set{types: ty
 // nativeStage is the name of the stage that stands for the API server's own policies.
 const nativeStage = "native policies"
 
-// surroundings are the definitions and Namespaces of a cluster.
+// surroundings are the definitions, Namespaces and exceptions of a cluster.
 func (c *Cluster) surroundings(ctx context.Context) (docs []*manifest.Document, problems []string, err error) {
-	for _, of := range []struct{ group, kind string }{{api.DefinitionGroup, api.DefinitionKind}, {"", "Namespace"}} {
-		r, ok := c.Serves(of.group, of.kind, "v1")
+	for _, of := range []schema.GroupVersionKind{
+		{Group: api.DefinitionGroup, Kind: api.DefinitionKind, Version: "v1"}, {Kind: "Namespace", Version: "v1"}, api.Exceptions.GroupVersion().WithKind(api.ExceptionKind),
+	} {
+		r, ok := c.Serves(of.Group, of.Kind, of.Version)
 		if !ok {
 			continue
 		}
@@ -254,6 +257,9 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 		return err
 	}
 	more = append(slices.Clip(b.around), more...)
+	if native {
+		more = withoutExceptions(more)
+	}
 	opts := policyset.Options{
 		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Modules: b.loading.Loader,
 	}
@@ -290,6 +296,12 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	}
 	for _, d := range slices.Concat(docs, more) {
 		digest(b.sum, d.Object)
+	}
+	now := time.Now()
+	for _, x := range built.Exceptions() {
+		for _, text := range x.Problems(now) {
+			b.Problems = append(b.Problems, "exception "+x.Name()+" "+text)
+		}
 	}
 	for _, name := range built.NotLoaded() {
 		b.Problems = append(b.Problems, "left out: "+name+": nothing loads its module")
@@ -457,6 +469,9 @@ func (c *Cluster) Documents(ctx context.Context, l Loading) (docs []*manifest.Do
 	}
 	if more := b.Problems[len(problems):]; len(more) > 0 {
 		return nil, nil, errors.New(strings.Join(more, "; "))
+	}
+	if l.Native {
+		around = withoutExceptions(around)
 	}
 	return slices.Concat(docs, params, around), problems, nil
 }

@@ -46,6 +46,8 @@ type Result struct {
 	// refuses it, which DeniedBefore says.
 	Denied       string `json:"denied,omitempty"`
 	DeniedBefore string `json:"deniedBefore,omitempty"`
+	// Excepted are the exceptions that hold for the object, with Asking.Exceptions.
+	Excepted []Excepted `json:"excepted,omitempty"`
 	// Error is why the object could not be evaluated.
 	Error string `json:"error,omitempty"`
 	// Resource is that which was listed, and UID that of the object.

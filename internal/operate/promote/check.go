@@ -52,6 +52,7 @@ type Subject struct {
 	Context          []*unstructured.Unstructured // parameters, Namespaces, definitions
 	Given, Live      []*unstructured.Unstructured
 	ParamKindMissing bool // the server does not serve the policy's paramKind
+	Excepted         Excepted
 }
 
 // feature is something in a policy that behaves differently in the API server.
@@ -199,6 +200,14 @@ func Check(ctx context.Context, s *Subject) ([]Finding, error) {
 		return out, nil
 	}
 	s.rollout(add)
+	if s.Direction == Native {
+		for _, text := range s.Excepted.Unsaid {
+			add(Refuse, "exceptions", "exceptions", "%s", text)
+		}
+		if n := len(s.Excepted.Conditions); n > 0 {
+			add(Note, "exceptions", "exceptions", "exceptions (%d) become matchConditions of the native policy; what becomes of them afterwards changes nothing there", n)
+		}
+	}
 	text := string(manifest.Encode(s.Policy.Object["spec"]))
 	if s.Direction == Native {
 		env, err := cel.NewEnv(cel.Options{Version: fmt.Sprintf("1.%d", min(s.Minor, lint.NewestMinor))})

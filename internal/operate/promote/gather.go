@@ -86,7 +86,7 @@ func (p *Promoter) Gather(ctx context.Context, w *World, to Direction, sample in
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &Subject{Direction: to, Policy: of.Unstructured, Minor: kinds.minor, Exempt: p.Exempt, Versions: kinds.versions}
+	s := &Subject{Direction: to, Policy: of.Unstructured, Minor: kinds.minor, Exempt: p.Exempt, Versions: kinds.versions, Excepted: w.Excepted}
 	for k, o := range w.Objects {
 		if k.Group == group && k.Binding && Of(o.Unstructured) == w.Policy {
 			s.Bindings = append(s.Bindings, o.Unstructured)

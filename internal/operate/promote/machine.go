@@ -76,6 +76,8 @@ type kept struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// Exempt are the namespaces that were excluded because mapd excludes them.
 	Exempt []string `json:"exempt,omitempty"`
+	// Exceptions are the names of the matchConditions that stand for exceptions.
+	Exceptions []string `json:"exceptions,omitempty"`
 }
 
 // recordOf returns the Record of a policy of mapd, nil if it is not being moved.
@@ -117,6 +119,8 @@ func Of(binding *unstructured.Unstructured) string {
 type World struct {
 	Policy  string
 	Objects map[nativepolicies.Key]*Object
+	// Excepted are the exceptions from the policy.
+	Excepted Excepted
 }
 
 // Moving reports whether the policy is being moved, or was when its promoter ended.
@@ -203,13 +207,14 @@ type sides struct {
 	own, native           *Object
 	ownBindings, natives  []*Object // of the policy, by name
 	record                *Record
+	excepted              Excepted
 	ownPrint, nativePrint string
 	ownPolicyKey          nativepolicies.Key
 }
 
 // Decide returns what to do next to move a policy.
 func Decide(w *World, o Options, p Proofs) Next {
-	s := &sides{Options: o, p: p, policy: w.Policy, all: w.Objects}
+	s := &sides{Options: o, p: p, policy: w.Policy, all: w.Objects, excepted: w.Excepted}
 	s.ownPolicyKey = nativepolicies.Key{Group: api.OwnGroup, Name: w.Policy}
 	s.own, s.native = w.Objects[s.ownPolicyKey], w.Objects[nativepolicies.Key{Group: api.NativeGroup, Name: w.Policy}]
 	for k, obj := range w.Objects {
@@ -346,6 +351,9 @@ func (s *sides) limits(rec *Record) string {
 	if why := limits(s.own.Unstructured, bindings, rec.Modes); len(why) > 0 {
 		return why[0]
 	}
+	if len(s.excepted.Unsaid) > 0 {
+		return s.excepted.Unsaid[0]
+	}
 	return ""
 }
 
@@ -418,6 +426,12 @@ func (s *sides) nativePart(from *Object, id string) *nativepolicies.Part {
 		k.Exempt = s.Exempt
 		exempt(u, s.Exempt)
 	}
+	if from.GetKind() == api.PolicyKind {
+		withConditions(u, s.excepted.Conditions)
+		for _, c := range s.excepted.Conditions {
+			k.Exceptions = append(k.Exceptions, c.Name)
+		}
+	}
 	text, err := json.Marshal(k)
 	if err != nil {
 		panic(fmt.Sprintf("promote: %v", err)) // strings only
@@ -438,6 +452,7 @@ func ownPart(from *Object, annotation func(digest string) string) *nativepolicie
 		k = kept{}
 		_ = json.Unmarshal([]byte(from.GetAnnotations()[keptAnnotation]), &k) // labels that cannot be read are lost, and nothing else
 		unexempt(u, k.Exempt)
+		withoutConditions(u, k.Exceptions)
 	}
 	delete(k.Annotations, lastAppliedAnnotation)
 	delete(k.Annotations, keptAnnotation)

@@ -26,6 +26,7 @@ func stored(t *testing.T, objects ...*unstructured.Unstructured) *Promoter {
 	for _, group := range []string{api.OwnGroup, api.NativeGroup} {
 		lists[resource(group, false)], lists[resource(group, true)] = api.PolicyKind+"List", api.BindingKind+"List"
 	}
+	lists[api.Exceptions] = api.ExceptionKind + "List"
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	for _, u := range objects {
 		if err := client.Tracker().Create(resource(u.GroupVersionKind().Group, u.GetKind() == api.BindingKind), u, ""); err != nil {

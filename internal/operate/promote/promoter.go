@@ -353,6 +353,19 @@ func (p *Promoter) World(ctx context.Context, policy string) (*World, error) {
 			}
 		}
 	}
+	if w.Objects[nativepolicies.Key{Group: api.OwnGroup, Name: policy}] == nil {
+		return w, nil
+	}
+	var own []string
+	for _, b := range bindings[api.OwnGroup] {
+		if Of(b) == policy {
+			own = append(own, b.GetName())
+		}
+	}
+	var err error
+	if w.Excepted, err = p.exceptionsFrom(ctx, policy, own); err != nil {
+		return nil, err
+	}
 	return w, nil
 }
 
@@ -645,7 +658,7 @@ func (p *Promoter) CheckServers(ctx context.Context, w *World, dryRun bool) []Fi
 
 // accepts is nil if the server would store what is not there yet.
 func (p *Promoter) accepts(ctx context.Context, w *World) error {
-	s := &sides{Options: Options{Exempt: p.Exempt}}
+	s := &sides{Options: Options{Exempt: p.Exempt}, excepted: w.Excepted}
 	for _, k := range slices.SortedFunc(maps.Keys(w.Objects), func(a, b nativepolicies.Key) int {
 		return strings.Compare(strconv.FormatBool(a.Binding)+a.Name, strconv.FormatBool(b.Binding)+b.Name)
 	}) {

@@ -234,6 +234,7 @@ export interface Reason {
   field?: string
   text: string
   near: boolean
+  excepted?: boolean
   generated?: boolean
 }
 

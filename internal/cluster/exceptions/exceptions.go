@@ -1,0 +1,258 @@
+// Package exceptions applies the PolicyExceptions of a cluster: it reads them, checks who
+// writes one, says in their status what has become of them, and tells when one is about to end.
+// Whether one holds for a request is not decided here, but in pkg/binding, as everywhere. It is
+// a feature of `mapd serve` (internal/cluster/feature).
+//
+// An exception holds only if its status has the digest of its spec: the replica that was asked
+// whether the writer may except the policies writes it there. So one that was stored while
+// nobody asked does not hold.
+package exceptions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/mapd-project/mapd/internal/cluster/feature"
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
+	"github.com/mapd-project/mapd/pkg/webhook"
+)
+
+// Metrics counts exceptions. *metrics.Metrics is one.
+type Metrics interface {
+	// ExceptionsPublished reports how many exceptions there are of each reason of the
+	// condition Active, and how many of those that hold end within Soon.
+	ExceptionsPublished(reasons map[string]int, ending int)
+}
+
+// Options say which exceptions are applied.
+type Options struct {
+	Rules   api.ExceptionRules
+	Metrics Metrics // may be nil
+	// Own is the user that the API server knows mapd by.
+	Own string
+}
+
+// Feature applies exceptions while the cluster has their kind.
+type Feature struct {
+	feature.Base
+	options    Options
+	log        *slog.Logger
+	client     dynamic.Interface
+	authorizer authorizer.Authorizer
+	own        feature.Own
+	now        func() time.Time
+	mirror     *watch.Mirror[*stored]
+	decoder    feature.Decoder[object]
+	allowed    allowed
+
+	exceptions atomic.Pointer[binding.Exceptions]
+	states     atomic.Pointer[[]state] // nil before all have been read
+	changed    watch.Listeners         // of states
+
+	list  []*stored // as of the last Update
+	state *State
+	names string // of policies, as of the last Update
+}
+
+// object is an exception as it is stored.
+type object struct {
+	*api.PolicyException                    // without a spec if it cannot be decoded
+	program              *binding.Exception // nil if it is not valid
+	invalid              error
+}
+
+type stored = feature.Decoded[object]
+
+// New returns a Feature that has not started.
+func New(o Options) *Feature {
+	f := &Feature{options: o, now: time.Now}
+	f.decoder = feature.Decoder[object]{
+		Decode: f.decode,
+		Says:   func(u *unstructured.Unstructured) string { return u.GetResourceVersion() }, // of the status
+	}
+	return f
+}
+
+// decode returns also an exception that is not valid: its status has to say so.
+func (f *Feature) decode(u *unstructured.Unstructured) (*object, error) {
+	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
+	text, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := api.DecodeException(text, u.GetNamespace())
+	if err != nil {
+		status, _ := u.Object["status"].(map[string]any)
+		head := metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration()}
+		return &object{PolicyException: &api.PolicyException{ObjectMeta: head, Status: status}, invalid: err}, nil
+	}
+	o := &object{PolicyException: obj}
+	o.program, o.invalid = binding.CompileException(obj, f.options.Rules)
+	return o, nil
+}
+
+// Name implements feature.Feature.
+func (f *Feature) Name() string { return "exceptions from policies" }
+
+// Start implements feature.Feature.
+func (f *Feature) Start(d feature.Deps) {
+	f.log, f.client, f.authorizer, f.own = d.Log, d.Client, d.Authorizer, d.Own
+	f.mirror = feature.Watch(d, f.decoder.Keep, feature.Versions(api.ExceptionGroup, api.ExceptionKind, api.ExceptionVersion))
+}
+
+// Run implements feature.Feature.
+func (f *Feature) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { f.mirror.Run(ctx) })
+	all.Go(func() { f.writeAllowed(ctx) })
+	all.Wait()
+}
+
+// Look implements feature.Feature.
+func (f *Feature) Look() { f.mirror.Look() }
+
+// Exceptions implements feature.Excepter.
+func (f *Feature) Exceptions() *binding.Exceptions { return f.exceptions.Load() }
+
+// Update implements feature.Feature. Requests see other exceptions at once: what they ask is
+// not part of a snapshot.
+func (f *Feature) Update(context.Context, bool) bool {
+	if f.mirror.Settled() != nil {
+		return false
+	}
+	list := feature.Sorted(f.mirror)
+	names, policies, bindings := "", map[string]bool{}, map[string]bool{}
+	if len(list) > 0 {
+		var all strings.Builder
+		f.own.Each(func(o *unstructured.Unstructured, _ []byte) {
+			if o.GetKind() == api.PolicyKind {
+				policies[o.GetName()] = true
+			} else {
+				bindings[o.GetName()] = true
+			}
+			all.WriteString(o.GetKind() + "/" + o.GetName() + " ")
+		})
+		names = all.String()
+	}
+	served := f.mirror.State().Served
+	if f.state != nil && f.state.served == served && names == f.names && slices.Equal(list, f.list) {
+		return false
+	}
+	states := make([]state, len(list))
+	var holding []*binding.Exception
+	for i, d := range list {
+		s := state{stored: d, object: d.Value, err: d.Err}
+		if d.Err == nil {
+			s.err = s.object.invalid
+		}
+		if s.err == nil {
+			s.by, s.refused = s.object.Allowed()
+			for _, name := range s.object.Spec.Policies {
+				if !policies[name] {
+					s.missing = append(s.missing, "policy "+name)
+				}
+			}
+			s.nothing = len(s.missing) == len(s.object.Spec.Policies)
+			for _, name := range s.object.Spec.Bindings {
+				if !bindings[name] {
+					s.missing = append(s.missing, "binding "+name)
+				}
+			}
+			if s.refused == nil {
+				holding = append(holding, s.object.program)
+			}
+		}
+		states[i] = s
+	}
+	slices.SortStableFunc(holding, binding.Older)
+	exceptions, tooMany := binding.NewExceptions(holding, f.now)
+	late := map[*binding.Exception]bool{}
+	for _, x := range tooMany {
+		late[x] = true
+	}
+	for i := range states {
+		s := &states[i]
+		s.late = s.object != nil && late[s.object.program]
+	}
+	f.list, f.names = list, names
+	f.exceptions.Store(exceptions)
+	f.states.Store(&states)
+	f.changed.Notify()
+	if f.state != nil && f.state.served == served {
+		return false
+	}
+	f.state = &State{served: served}
+	return true
+}
+
+// Ready implements feature.Feature.
+func (f *Feature) Ready() error {
+	if f.states.Load() != nil {
+		return nil
+	}
+	if err := f.mirror.Settled(); err != nil {
+		return err
+	}
+	return errors.New("no exceptions are published yet")
+}
+
+// State implements feature.Feature.
+func (f *Feature) State() feature.State {
+	if f.state == nil {
+		return nil
+	}
+	return f.state
+}
+
+// Admitters implements feature.Feature.
+func (f *Feature) Admitters() map[string]webhook.Admitter {
+	return map[string]webhook.Admitter{path: f}
+}
+
+// Owns implements feature.Feature.
+func (f *Feature) Owns(entry string) bool { return entry == entryName }
+
+const (
+	path      = "/validate/exceptions"
+	entryName = "exceptions.mapd.dev"
+)
+
+// State says whether the cluster has exceptions.
+type State struct{ served bool }
+
+// Listing implements feature.State: exceptions have a status.
+func (*State) Listing() *feature.Listing { return nil }
+
+// Entries implements feature.State.
+func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
+	if !validating || !s.served {
+		return nil
+	}
+	return []admissionregistrationv1.MutatingWebhook{webhookconfig.ExceptionEntry(entryName, path, base)}
+}
+
+// text is an error on one line.
+func text(err error) string {
+	var faults api.Faults
+	if errors.As(err, &faults) {
+		return faults.ToAggregate().Error()
+	}
+	return fmt.Sprint(err)
+}

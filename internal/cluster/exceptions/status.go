@@ -1,0 +1,241 @@
+package exceptions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
+)
+
+// Soon is how long before its end an exception is said to end.
+const Soon = 7 * 24 * time.Hour
+
+// Conditions of exceptions besides api.ExceptionActive, and reasons.
+const (
+	typeAllowed = "Allowed"
+	typeEnding  = "Ending"
+
+	reasonActive       = "Active"
+	reasonNotYet       = "NotYet"
+	reasonEnded        = "Ended"
+	reasonNotAllowed   = "NotAllowed"
+	reasonNoSuchPolicy = "NoSuchPolicy"
+	reasonTooMany      = "TooMany"
+)
+
+// state is one exception and all that is known of it but the time.
+type state struct {
+	*stored
+	object  *object // nil if decoding it was a panic
+	err     error   // why it is not valid
+	by      string  // who was allowed to write it
+	refused error   // why it is not known to be allowed
+	missing []string
+	nothing bool // none of the policies exists
+	late    bool // there are too many before it
+}
+
+// maxMessage bounds the text of a condition, in bytes.
+const maxMessage = 1000
+
+// conditions returns what the status says at a time, and when it next says something else; zero
+// if it never does.
+func (s *state) conditions(now time.Time) (list []metav1.Condition, next time.Time) {
+	condition := func(kind string, ok bool, reason, format string, args ...any) metav1.Condition {
+		message := fmt.Sprintf(format, args...)
+		if len(message) > maxMessage {
+			message = strings.ToValidUTF8(message[:maxMessage], "") + " …"
+		}
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, ObservedGeneration: s.Object.GetGeneration(), Reason: reason, Message: message}
+		if ok {
+			c.Status = metav1.ConditionTrue
+		}
+		return c
+	}
+	if s.err != nil {
+		return []metav1.Condition{condition(api.ExceptionActive, false, api.ExceptionInvalid, "the exception does not hold: %s", text(s.err))}, next
+	}
+	x := s.object.program
+	from, until := x.Times()
+	var active metav1.Condition
+	no := func(reason, format string, args ...any) {
+		active = condition(api.ExceptionActive, false, reason, format, args...)
+	}
+	switch {
+	case s.refused != nil:
+		no(reasonNotAllowed, "the exception does not hold: %s", s.refused)
+	case s.late:
+		no(reasonTooMany, "the exception does not hold: %s", binding.TooManyExceptions)
+	case x.Ended(now):
+		no(reasonEnded, "the exception has ended, it held %s", binding.UntilText(until))
+	case !x.Begun(now):
+		no(reasonNotYet, "the exception begins at %s", from.UTC().Format(time.RFC3339))
+	case s.nothing:
+		no(reasonNoSuchPolicy, "the exception has no effect, because there is no %s", strings.Join(s.missing, ", no "))
+	default:
+		active = condition(api.ExceptionActive, true, reasonActive, "the exception holds %s", binding.UntilText(until))
+		if len(s.missing) > 0 {
+			active.Message += "; there is no " + strings.Join(s.missing, ", no ")
+		}
+	}
+	is := condition(typeAllowed, true, "Checked", "%s may except the policies", s.by)
+	if s.refused != nil {
+		is = condition(typeAllowed, false, "NotChecked", "%s", s.refused)
+	}
+	ending := condition(typeEnding, false, "Later", "the exception does not end within %d days", int(Soon.Hours()/24))
+	switch {
+	case active.Status != metav1.ConditionTrue:
+		ending.Reason, ending.Message = "NotActive", "the exception does not hold"
+	case !until.IsZero() && !now.Before(until.Add(-Soon)):
+		ending = condition(typeEnding, true, "EndsSoon", "%s: the policies %s apply again then", x, strings.Join(x.Object().Spec.Policies, ", "))
+	}
+	for _, t := range []time.Time{from, until.Add(-Soon), until} {
+		if !from.Equal(t) && until.IsZero() {
+			continue
+		}
+		if t.After(now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	return []metav1.Condition{active, is, ending}, next
+}
+
+// longestPause bounds how late a jump of the clock shows in a status.
+const longestPause = 10 * time.Second
+
+// Control implements feature.Controlled: it writes the status of exceptions, and an event about
+// each that ends within Soon.
+func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
+	changed := f.changed.Add()
+	failed, told := "", map[types.UID]telling{}
+	for {
+		pause := time.Hour // a change comes before
+		if states := f.states.Load(); states != nil {
+			now := f.now()
+			counts, ending := map[string]int{}, 0
+			before := told
+			told = make(map[types.UID]telling, len(*states)) // without those that are gone
+			var problem error
+			for i := range *states {
+				s := &(*states)[i]
+				list, next := s.conditions(now)
+				counts[list[0].Reason]++
+				if meta.IsStatusConditionTrue(list, typeEnding) {
+					ending++
+				}
+				if !next.IsZero() {
+					pause = min(pause, max(next.Sub(now), 0), longestPause)
+				}
+				if t, ok := before[s.Object.GetUID()]; ok {
+					told[s.Object.GetUID()] = t
+				}
+				if err := f.write(ctx, s, list, told); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+					problem, pause = err, min(pause, retry)
+				}
+			}
+			if f.options.Metrics != nil {
+				f.options.Metrics.ExceptionsPublished(counts, ending)
+			}
+			if text := fmt.Sprint(problem); problem != nil && text != failed && ctx.Err() == nil {
+				f.log.Warn("the status of an exception is not written", "error", problem)
+				failed = text
+			}
+		}
+		if !watch.Sleep(ctx, pause, changed, nil) {
+			return
+		}
+	}
+}
+
+// telling is what was written about an exception: that in the mirror may be older.
+type telling struct {
+	version string // of the exception that the conditions were written for
+	list    []metav1.Condition
+	ending  bool // there was an event about its end
+}
+
+// write writes the conditions of an exception if its status has others, and notes that in told.
+func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, told map[types.UID]telling) error {
+	var before struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	o := s.object
+	if o == nil {
+		return nil // decoding it was a panic
+	}
+	if text, err := json.Marshal(o.Status); err == nil {
+		_ = json.Unmarshal(text, &before) // what is no list of conditions is replaced
+	}
+	was := map[string]metav1.Condition{}
+	for _, c := range before.Conditions {
+		was[c.Type] = c
+	}
+	same := len(was) == len(list)
+	conditions := make([]any, 0, len(list))
+	for _, c := range list {
+		old, had := was[c.Type]
+		same = same && had && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message && old.ObservedGeneration == c.ObservedGeneration
+		c.LastTransitionTime = metav1.NewTime(f.now().Truncate(time.Second))
+		if had && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&c)
+		if err != nil {
+			return err
+		}
+		conditions = append(conditions, u)
+	}
+	last := told[o.UID]
+	if same || last.version == o.ResourceVersion && slices.Equal(last.list, list) {
+		return nil
+	}
+	if err := f.applyStatus(ctx, o, statusManager, map[string]any{"observedGeneration": s.Object.GetGeneration(), "conditions": conditions}); err != nil {
+		return err
+	}
+	now := meta.FindStatusCondition(list, typeEnding)
+	ending := now != nil && now.Status == metav1.ConditionTrue
+	if ending && !last.ending && was[typeEnding].Status != metav1.ConditionTrue {
+		f.announce(ctx, o, now.Message)
+	}
+	told[o.UID] = telling{o.ResourceVersion, list, ending}
+	return nil
+}
+
+var events = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
+
+// announce makes an event of an exception that is about to end. The condition Ending says that it
+// was made, so there is one, whichever replica has the lease.
+func (f *Feature) announce(ctx context.Context, o *object, message string) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	event := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "events.k8s.io/v1", "kind": "Event",
+		"metadata":  map[string]any{"name": fmt.Sprintf("%s.%x", o.Name[:min(len(o.Name), 200)], f.now().UnixNano()), "namespace": o.Namespace},
+		"eventTime": f.now().UTC().Format(metav1.RFC3339Micro),
+		"regarding": map[string]any{
+			"apiVersion": api.ExceptionGroup + "/" + api.ExceptionVersion, "kind": api.ExceptionKind, "namespace": o.Namespace, "name": o.Name, "uid": string(o.UID),
+		},
+		"type": corev1.EventTypeWarning, "reason": "ExceptionEnds", "action": "End", "note": message,
+		"reportingController": "mapd.dev/mapd", "reportingInstance": "mapd",
+	}}
+	if _, err := f.client.Resource(events).Namespace(o.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
+		f.log.Warn("no event about an exception that ends", "exception", o.Namespace+"/"+o.Name, "message", message, "error", err)
+		return
+	}
+	f.log.Info("an exception ends within a week", "exception", o.Namespace+"/"+o.Name, "message", message)
+}

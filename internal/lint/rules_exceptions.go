@@ -1,0 +1,102 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
+)
+
+// longException is how long an exception is not said to be long.
+const longException = 366 * 24 * time.Hour
+
+// exceptions finds PolicyExceptions that do nothing, or more than their author may mean.
+func exceptions(p *pass) {
+	policies, bindings := map[string]*manifest.Document{}, map[string]bool{}
+	for _, s := range p.set.policies {
+		policies[s.doc.Object.GetName()] = s.doc
+	}
+	for _, b := range p.set.bindings {
+		bindings[b.doc.Object.GetName()] = true
+	}
+	now := time.Now()
+	for _, d := range p.set.exceptions {
+		x, faults := exception(d)
+		if x == nil {
+			before := len(p.set.findings)
+			p.faults(d, faults, "")
+			for i := range p.set.findings[before:] {
+				p.set.findings[before+i].Severity = Error
+			}
+			continue
+		}
+		spec := &x.Object().Spec
+		switch _, until := x.Times(); {
+		case x.Ended(now):
+			p.field(d, "spec.until", "the exception has ended, it held %s: delete it", binding.UntilText(until))
+		case until.IsZero():
+			p.field(d, "spec", "the exception has no end: mapd serve refuses it without --exceptions-without-end")
+		case until.Sub(now) > longException:
+			p.field(d, "spec.until", "the exception holds for more than a year from now").Severity = Info
+		}
+		for i, name := range spec.Policies {
+			at := fmt.Sprintf("spec.policies[%d]", i)
+			if of := policies[name]; of == nil {
+				p.field(d, at, "there is no policy %s", name)
+			} else if group(of) == api.NativeGroup {
+				p.field(d, at, "policy %s is of %s: an API server reads no exceptions; only mapd does, in the group %s", name, api.NativeGroup, api.OwnGroup)
+			}
+		}
+		for i, name := range spec.Bindings {
+			if !bindings[name] {
+				p.field(d, fmt.Sprintf("spec.bindings[%d]", i), "there is no binding %s", name)
+			}
+		}
+		if len(spec.Names) == 0 && !narrow(spec.Match) && (!x.Whole() || len(spec.Namespaces) == 0) {
+			where := "all objects of namespace " + x.Object().Namespace
+			if x.Whole() {
+				where = "all objects of the cluster"
+			}
+			p.field(d, "spec", "the exception is for %s that the policies match: say which by names or by match", where)
+		}
+		if spec.Owner == "" {
+			p.field(d, "spec", "nobody is the owner of the exception").Severity = Info
+		}
+	}
+}
+
+// exception returns what was compiled of an exception, or what is wrong with it. One without an
+// end, and one for other namespaces, may be right elsewhere.
+func exception(d *manifest.Document) (*binding.Exception, api.Faults) {
+	text, err := d.JSONText()
+	if err != nil {
+		return nil, api.FaultsOf(err)
+	}
+	obj, err := api.DecodeException(text, "default")
+	if err != nil {
+		return nil, api.FaultsOf(err)
+	}
+	x, err := binding.CompileException(obj, api.ExceptionRules{Endless: true})
+	return x, api.FaultsOf(err)
+}
+
+// narrow reports whether a match leaves out any objects by their labels or names.
+func narrow(m *admissionregistrationv1.MatchResources) bool {
+	if m == nil {
+		return false
+	}
+	if s := m.ObjectSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+		return true
+	}
+	if s := m.NamespaceSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+		return true
+	}
+	return len(m.ResourceRules) > 0 && !slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "*/*")
+	})
+}

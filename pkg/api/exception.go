@@ -1,0 +1,274 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Names of exceptions, which only mapd reads.
+const (
+	ExceptionGroup    = "mapd.dev"
+	ExceptionVersion  = "v1alpha1"
+	ExceptionKind     = "PolicyException"
+	ExceptionResource = "policyexceptions"
+	// ExceptVerb is what somebody must be allowed to do with a policy to write an exception
+	// from it, in the namespace of the exception.
+	ExceptVerb = "except"
+	// ExceptionActive is the condition that says whether an exception holds, and
+	// ExceptionInvalid its reason for one that mapd does not apply.
+	ExceptionActive  = "Active"
+	ExceptionInvalid = "Invalid"
+	// Installation is the namespace that mapd is installed in by default.
+	Installation = "mapd-system"
+)
+
+// Exceptions are PolicyExceptions as a server has them.
+var Exceptions = schema.GroupVersionResource{Group: ExceptionGroup, Version: ExceptionVersion, Resource: ExceptionResource}
+
+// IsException reports whether objects of a kind are PolicyExceptions.
+func IsException(gvk schema.GroupVersionKind) bool {
+	return gvk.Group == ExceptionGroup && gvk.Kind == ExceptionKind
+}
+
+// PolicyException says that policies leave objects alone for a time: those of its own
+// namespace or, in mapd's own namespace, those of all.
+type PolicyException struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ExceptionSpec  `json:"spec"`
+	Status map[string]any `json:"status,omitempty"` // that of mapd
+}
+
+// ExceptionSpec is what somebody writes.
+type ExceptionSpec struct {
+	// Policies are the names of policies of mapd's group.
+	Policies []string `json:"policies"`
+	// Bindings, if there are any, are the only bindings by which the policies leave the
+	// objects alone.
+	Bindings []string `json:"bindings,omitempty"`
+	// Match is that of a binding. Without it all objects match.
+	Match *admissionregistrationv1.MatchResources `json:"match,omitempty"`
+	// Names and Namespaces, if there are any, are the only ones of objects that match.
+	// Namespaces, and the namespaceSelector, are for exceptions in mapd's own namespace.
+	Names      []string `json:"names,omitempty"`
+	Namespaces []string `json:"namespaces,omitempty"`
+	Reason     string   `json:"reason"`
+	Owner      string   `json:"owner,omitempty"`
+	// From and Until are times of RFC 3339. The exception holds from the first on until
+	// right before the second.
+	From  string `json:"from,omitempty"`
+	Until string `json:"until,omitempty"`
+}
+
+// Digest identifies a spec that DecodeException returned.
+func (s *ExceptionSpec) Digest() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // the types are plain
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Times returns From and Until, zero if they are not given. They are valid.
+func (s *ExceptionSpec) Times() (from, until time.Time) {
+	from, _ = time.Parse(time.RFC3339, s.From)
+	until, _ = time.Parse(time.RFC3339, s.Until)
+	return from, until
+}
+
+// Bounds of an exception: a tenant may write it, and requests read it.
+const (
+	maxExceptionNames  = 64 // of each list of names
+	maxExceptionRules  = 16
+	maxExceptionList   = 32 // of each list of a rule, and requirements of a selector
+	maxExceptionValues = 64 // of a requirement
+	maxExceptionReason = 1024
+	maxExceptionOwner  = 128
+)
+
+// ExceptionRules say what an installation allows.
+type ExceptionRules struct {
+	// Own is the namespace of mapd; empty: Installation.
+	Own string
+	// Endless allows exceptions without an end.
+	Endless bool
+}
+
+// Whole reports whether an exception is for objects of all namespaces.
+func (r ExceptionRules) Whole(namespace string) bool {
+	if r.Own == "" {
+		r.Own = Installation
+	}
+	return namespace == r.Own
+}
+
+// DecodeException decodes an exception strictly and fills in the defaults of its match.
+// namespace is that of one that names none.
+func DecodeException(data []byte, namespace string) (*PolicyException, error) {
+	obj := new(PolicyException)
+	_, err := DecodeSpelling(data, ExceptionKind, Spellings{
+		ExceptionGroup + "/" + ExceptionVersion: func() any { return new(PolicyException) },
+	}, obj)
+	if err != nil {
+		return nil, err
+	}
+	if obj.Namespace == "" {
+		obj.Namespace = namespace
+	}
+	SetMatchDefaults(obj.Spec.Match)
+	return obj, nil
+}
+
+// ValidateException returns all for which mapd does not apply an exception.
+func ValidateException(e *PolicyException, rules ExceptionRules) Faults {
+	errs := sorted(apivalidation.ValidateObjectMeta(&e.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")))
+	s, path := &e.Spec, field.NewPath("spec")
+	if len(s.Policies) == 0 {
+		errs = append(errs, field.Required(path.Child("policies"), "the names of policies"))
+	}
+	errs = append(errs, validateNames(s.Policies, path.Child("policies"), subdomain)...)
+	errs = append(errs, validateNames(s.Bindings, path.Child("bindings"), subdomain)...)
+	if s.Match != nil {
+		at := path.Child("match")
+		errs = append(errs, ValidateMatchResources(s.Match, at)...)
+		errs = append(errs, boundMatch(s.Match, at)...)
+	}
+	errs = append(errs, validateNames(s.Names, path.Child("names"), func(name string) []string {
+		if len(ValidatePathSegment(name, nil)) > 0 || name == "" || len(name) > 253 {
+			return []string{"must be the name of an object"}
+		}
+		return nil
+	})...)
+	errs = append(errs, validateNames(s.Namespaces, path.Child("namespaces"), func(name string) []string { return apivalidation.ValidateNamespaceName(name, false) })...)
+	if !rules.Whole(e.Namespace) {
+		if slices.ContainsFunc(s.Namespaces, func(name string) bool { return name != e.Namespace }) {
+			errs = append(errs, field.Forbidden(path.Child("namespaces"), fmt.Sprintf("an exception in namespace %s is for objects of that namespace only", e.Namespace)))
+		}
+		if m := s.Match; m != nil && m.NamespaceSelector != nil && len(m.NamespaceSelector.MatchLabels)+len(m.NamespaceSelector.MatchExpressions) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("match", "namespaceSelector"), fmt.Sprintf("an exception in namespace %s is for objects of that namespace only", e.Namespace)))
+		}
+	}
+	if strings.TrimSpace(s.Reason) == "" {
+		errs = append(errs, field.Required(path.Child("reason"), "why there is the exception"))
+	}
+	errs = append(errs, validateText(s.Reason, maxExceptionReason, path.Child("reason"))...)
+	errs = append(errs, validateText(s.Owner, maxExceptionOwner, path.Child("owner"))...)
+	return FormFaults(append(errs, validateTimes(s, rules, path)...)...)
+}
+
+func subdomain(name string) []string { return apivalidation.NameIsDNSSubdomain(name, false) }
+
+func validateTimes(s *ExceptionSpec, rules ExceptionRules, path *field.Path) (errs field.ErrorList) {
+	read := func(text string, at *field.Path) (t time.Time) {
+		if text == "" {
+			return t
+		}
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil || t.IsZero() || len(text) > len("2006-01-02T15:04:05.999999999+07:00") { // zero is no time at all
+			errs = append(errs, field.Invalid(at, cut(text), "must be a time with a zone, such as 2027-01-31T00:00:00Z or 2027-01-31T18:00:00+01:00"))
+			return time.Time{}
+		}
+		return t
+	}
+	from, until := read(s.From, path.Child("from")), read(s.Until, path.Child("until"))
+	switch {
+	case s.Until == "" && !rules.Endless:
+		errs = append(errs, field.Required(path.Child("until"), "when the exception ends"))
+	case !from.IsZero() && !until.IsZero() && !from.Before(until):
+		errs = append(errs, field.Invalid(path.Child("until"), s.Until, "must be after from"))
+	}
+	return errs
+}
+
+// cut shortens what an error quotes.
+func cut(text string) string {
+	if len(text) > 64 {
+		return strings.ToValidUTF8(text[:64], "") + "…"
+	}
+	return text
+}
+
+func validateText(text string, most int, path *field.Path) field.ErrorList {
+	if len(text) > most {
+		return field.ErrorList{field.TooLong(path, "", most)}
+	}
+	return nil
+}
+
+func validateNames(names []string, path *field.Path, check func(string) []string) (errs field.ErrorList) {
+	if len(names) > maxExceptionNames {
+		return field.ErrorList{field.TooMany(path, len(names), maxExceptionNames)}
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			errs = append(errs, field.Duplicate(path.Index(i), cut(name)))
+		}
+		for _, message := range check(name) {
+			errs = append(errs, field.Invalid(path.Index(i), cut(name), message))
+		}
+	}
+	return errs
+}
+
+// boundMatch refuses a match that would take long.
+func boundMatch(m *admissionregistrationv1.MatchResources, path *field.Path) (errs field.ErrorList) {
+	most := func(n, most int, at *field.Path) {
+		if n > most {
+			errs = append(errs, field.TooMany(at, n, most))
+		}
+	}
+	rules := func(list []admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
+		most(len(list), maxExceptionRules, at)
+		for i := range list {
+			r := &list[i]
+			most(len(r.ResourceNames), maxExceptionNames, at.Index(i).Child("resourceNames"))
+			most(len(r.Operations), maxExceptionList, at.Index(i).Child("operations"))
+			most(len(r.APIGroups), maxExceptionList, at.Index(i).Child("apiGroups"))
+			most(len(r.APIVersions), maxExceptionList, at.Index(i).Child("apiVersions"))
+			most(len(r.Resources), maxExceptionList, at.Index(i).Child("resources"))
+		}
+	}
+	rules(m.ResourceRules, path.Child("resourceRules"))
+	rules(m.ExcludeResourceRules, path.Child("excludeResourceRules"))
+	selector := func(s *metav1.LabelSelector, at *field.Path) {
+		if s == nil {
+			return
+		}
+		most(len(s.MatchLabels)+len(s.MatchExpressions), maxExceptionList, at)
+		for i := range s.MatchExpressions {
+			most(len(s.MatchExpressions[i].Values), maxExceptionValues, at.Child("matchExpressions").Index(i).Child("values"))
+		}
+	}
+	selector(m.NamespaceSelector, path.Child("namespaceSelector"))
+	selector(m.ObjectSelector, path.Child("objectSelector"))
+	return errs
+}
+
+// ErrNotAllowed is why a stored exception does not hold that nobody has checked: mapd notes
+// in its status for which spec the writer was allowed to except the policies.
+var ErrNotAllowed = errors.New("nobody has checked whether its writer may except the policies; write it again while mapd runs")
+
+// Allowed returns ErrNotAllowed unless the status says that the writer of the spec
+// was allowed to write it, and by says who that was.
+func (e *PolicyException) Allowed() (by string, err error) {
+	allowed, _ := e.Status["allowed"].(map[string]any)
+	if digest, _ := allowed["digest"].(string); digest != e.Spec.Digest() {
+		return "", ErrNotAllowed
+	}
+	by, _ = allowed["user"].(string)
+	return by, nil
+}

@@ -1,0 +1,227 @@
+package binding
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mapd-project/mapd/pkg/api"
+)
+
+// Exception is a PolicyException with its rules and selectors parsed. It is immutable.
+type Exception struct {
+	object      *api.PolicyException
+	from, until time.Time // zero: without a beginning, without an end
+	match       *matcher  // nil: no restriction
+	whole       bool      // it is for objects of all namespaces
+}
+
+// CompileException parses an exception that was decoded; the error is api.Faults.
+func CompileException(obj *api.PolicyException, rules api.ExceptionRules) (*Exception, error) {
+	if faults := api.ValidateException(obj, rules); len(faults) > 0 {
+		return nil, faults
+	}
+	x := &Exception{object: obj, whole: rules.Whole(obj.Namespace)}
+	x.from, x.until = obj.Spec.Times()
+	if obj.Spec.Match != nil {
+		x.match = matcherOf(obj.Spec.Match)
+	}
+	return x, nil
+}
+
+// Object returns the exception as it was compiled. It must not be modified.
+func (x *Exception) Object() *api.PolicyException { return x.object }
+
+// Name returns namespace/name.
+func (x *Exception) Name() string { return x.object.Namespace + "/" + x.object.Name }
+
+// Whole reports whether the exception is for objects of all namespaces.
+func (x *Exception) Whole() bool { return x.whole }
+
+// Times returns from when on and until when the exception holds; zero without such a time.
+func (x *Exception) Times() (from, until time.Time) { return x.from, x.until }
+
+// Begun and Ended say what a clock makes of an exception, which holds in between.
+func (x *Exception) Begun(now time.Time) bool { return !now.Before(x.from) }
+
+// Ended reports whether the exception is over.
+func (x *Exception) Ended(now time.Time) bool { return !x.until.IsZero() && !now.Before(x.until) }
+
+// String says which exception it is, until when it holds and whose it is.
+func (x *Exception) String() string {
+	text := "exception " + x.Name() + " " + UntilText(x.until)
+	if owner := x.object.Spec.Owner; owner != "" {
+		text += ", owner " + owner
+	}
+	return text
+}
+
+// UntilText says when an exception ends: its day if that is midnight in UTC.
+func UntilText(until time.Time) string {
+	switch until = until.UTC(); {
+	case until.IsZero():
+		return "without an end"
+	case until.Equal(until.Truncate(24 * time.Hour)):
+		return "until " + until.Format(time.DateOnly)
+	}
+	return "until " + until.Format(time.RFC3339)
+}
+
+// Bounds of Exceptions. A request in a namespace is held against those of the namespace and
+// those for all namespaces, of the policies that it meets.
+const (
+	MaxExceptions            = 10_000
+	MaxExceptionsOfNamespace = 200
+)
+
+// TooManyExceptions is why an exception does not hold that comes after so many others.
+var TooManyExceptions = fmt.Sprintf("there are more than %d in its namespace, or %d in all, and this is one of the later ones", MaxExceptionsOfNamespace, MaxExceptions)
+
+// Older sorts exceptions by when they were created: the first count if there are too many.
+func Older(a, b *Exception) int {
+	return cmp.Or(a.object.CreationTimestamp.Compare(b.object.CreationTimestamp.Time), strings.Compare(a.Name(), b.Name()))
+}
+
+// Exceptions are all that there are at one time. They are immutable, and nil are none.
+type Exceptions struct {
+	now func() time.Time
+	of  map[exceptionKey][]*Exception // those that end last first
+}
+
+// Latest sorts exceptions by their ends, the last first.
+func Latest(a, b *Exception) int { return latest(a.until, b.until) }
+
+// exceptionKey is a policy and the namespace of an exception, "" for all namespaces.
+type exceptionKey struct{ policy, namespace string }
+
+// NewExceptions returns the Exceptions of a list as a clock has it, nil for an empty list,
+// and those of the list that are too many: of each namespace, and of all, the first count.
+func NewExceptions(list []*Exception, now func() time.Time) (_ *Exceptions, tooMany []*Exception) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	xs := &Exceptions{now: now, of: map[exceptionKey][]*Exception{}}
+	count, all := map[string]int{}, 0
+	for _, x := range list {
+		namespace := x.object.Namespace
+		if count[namespace] == MaxExceptionsOfNamespace || all == MaxExceptions {
+			tooMany = append(tooMany, x)
+			continue
+		}
+		count[namespace]++
+		all++
+		if x.whole {
+			namespace = ""
+		}
+		for _, policy := range x.object.Spec.Policies {
+			k := exceptionKey{policy, namespace}
+			xs.of[k] = append(xs.of[k], x)
+		}
+	}
+	for _, of := range xs.of {
+		slices.SortFunc(of, func(a, b *Exception) int {
+			return cmp.Or(latest(a.until, b.until), strings.Compare(a.Name(), b.Name()))
+		})
+	}
+	return xs, tooMany
+}
+
+// latest sorts times from the last to the first; without an end is the last.
+func latest(a, b time.Time) int {
+	switch {
+	case a.IsZero() && b.IsZero():
+		return 0
+	case a.IsZero():
+		return -1
+	case b.IsZero():
+		return 1
+	}
+	return b.Compare(a)
+}
+
+// excepts reports whether there are any exceptions.
+func (t *target) excepts() bool {
+	if t.ix.src.Exceptions == nil {
+		return false
+	}
+	if !t.excepting {
+		t.excepting, t.exceptions = true, t.ix.src.Exceptions()
+	}
+	return t.exceptions != nil
+}
+
+// exception returns the exception for which a policy by a binding leaves a request alone, of
+// several the one that ends last; nil if there is none. All ways to evaluate a policy ask here.
+func (t *target) exception(policy, binding string) *Exception {
+	if !t.excepts() {
+		return nil
+	}
+	namespace := t.req.Namespace
+	if t.resource.GroupResource() == namespacesResource.GroupResource() {
+		namespace = "" // who owns what is in a namespace does not own the Namespace
+	}
+	var found *Exception
+	for _, x := range t.exceptions.of[exceptionKey{policy, ""}] {
+		if t.holds(x, binding) {
+			found = x
+			break
+		}
+	}
+	if namespace == "" {
+		return found
+	}
+	for _, x := range t.exceptions.of[exceptionKey{policy, namespace}] {
+		if found != nil && latest(x.until, found.until) >= 0 {
+			break
+		}
+		if t.holds(x, binding) {
+			return x
+		}
+	}
+	return found
+}
+
+// holds reports whether an exception from the policy holds for a request, by a binding. What
+// cannot be found out, such as the labels of a Namespace that is not there, does not hold.
+func (t *target) holds(x *Exception, binding string) bool {
+	if t.at.IsZero() {
+		if t.at = t.req.Time; t.at.IsZero() {
+			t.at = t.exceptions.now()
+		}
+	}
+	spec := &x.object.Spec
+	switch {
+	case !x.Begun(t.at) || x.Ended(t.at):
+		return false
+	case len(spec.Bindings) > 0 && !slices.Contains(spec.Bindings, binding):
+		return false
+	case len(spec.Names) > 0 && !slices.Contains(spec.Names, t.req.Name):
+		return false
+	case len(spec.Namespaces) > 0 && !slices.Contains(spec.Namespaces, t.req.Namespace):
+		return false
+	case x.match == nil:
+		return true
+	}
+	return t.matches(x.match)
+}
+
+// matches reports whether a matcher that is in no table holds for the request.
+func (t *target) matches(m *matcher) bool {
+	v, ok := t.judged[m.rules]
+	if !ok {
+		k := keyOf(t.req)
+		var equivalents []Equivalent
+		if t.ix.src.Equivalents != nil && m.rules != nil && m.rules.equivalent {
+			equivalents = t.ix.src.Equivalents(k.resource)
+		}
+		v = m.rules.judge(&k, equivalents)
+		if t.judged == nil {
+			t.judged = map[*ruleset]*answer{}
+		}
+		t.judged[m.rules] = v
+	}
+	_, failed, err := m.test(t, v)
+	return err == nil && failed == Satisfied
+}
