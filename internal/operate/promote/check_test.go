@@ -292,7 +292,7 @@ func TestFeatures(t *testing.T) {
 
 // rows returns the rows of docs/reference/compat.md that checks name.
 func rows() []string {
-	out := []string{"external-data", "rollout-annotations"}
+	out := []string{"exceptions", "external-data", "rollout-annotations"}
 	for _, f := range features {
 		out = append(out, f.row)
 	}
