@@ -251,7 +251,7 @@ func metadataOf(obj map[string]any) map[string]any {
 // keysOf are lists whose elements have a key. A server refuses some with equal or empty keys, and
 // warns of others (env, ports); Kyverno joins those, row kyverno-same-keys of compat.md.
 var keysOf = map[string]string{
-	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath", "imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip",
+	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath", "imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip", "topologySpreadConstraints": "topologyKey",
 }
 
 // admissible reports whether a server does not refuse the object for what matters here.
@@ -267,7 +267,7 @@ func admissible(v any) bool {
 						return false
 					}
 					key := fmt.Sprint(m[keysOf[k]])
-					if m[keysOf[k]] == nil || key == "" || seen[key] {
+					if m[keysOf[k]] == nil || key == "" || k == "topologySpreadConstraints" && m["whenUnsatisfiable"] == "" || seen[key] {
 						return false
 					}
 					seen[key] = true

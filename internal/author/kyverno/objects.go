@@ -300,7 +300,7 @@ func (g *maker) object() verify.Object {
 // keyOf has, by the name of a list, the field that identifies its elements.
 var keyOf = map[string]string{
 	"containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name", "volumeMounts": "mountPath",
-	"imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip",
+	"imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip", "topologySpreadConstraints": "topologyKey",
 }
 
 // allowed reports whether no list has two elements with one key, or one without, and whether Pods
@@ -331,7 +331,7 @@ func distinct(v any) bool {
 				for _, each := range list {
 					m, _ := each.(map[string]any)
 					key := fmt.Sprint(m[keyOf[k]])
-					if m[keyOf[k]] == nil || key == "" || seen[key] {
+					if m[keyOf[k]] == nil || key == "" || k == "topologySpreadConstraints" && m["whenUnsatisfiable"] == "" || seen[key] {
 						return k == "ports" && m["containerPort"] == nil // of a Service
 					}
 					seen[key] = true
