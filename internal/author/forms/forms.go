@@ -1,8 +1,8 @@
 // Package forms answers one question: which fields may a document have that mapd reads, and
 // what are they for?
 //
-// It has the forms of policies and bindings, of Gatekeeper's mutators and of suites, as JSON
-// schemas. Editors complete and check documents by them, and the published schemas are made
+// It has the forms of policies, bindings and exceptions, of Gatekeeper's mutators and of
+// suites, as JSON schemas. Editors complete and check documents by them, and the published schemas are made
 // of them. What the fields of other objects are, package openapi knows.
 package forms
 
@@ -76,8 +76,8 @@ var suiteFile []byte
 //go:embed mutators.json
 var mutatorsFile []byte
 
-// kinds are the forms of mutators and of what is defined beside them, and of policies and
-// bindings, by kind.
+// kinds are the forms of mutators and of what is defined beside them, and of policies,
+// bindings and exceptions, by kind.
 type kinds struct {
 	Kinds map[string]*Form `json:"kinds"`
 	Parts map[string]*Form `json:"$defs"`
@@ -150,7 +150,7 @@ var Kinds = sync.OnceValue(func() (out []Kind) {
 			}
 		}
 	}
-	return append(out, Kind{SuiteVersion, SuiteKind})
+	return append(out, Kind{api.ExceptionGroup + "/" + api.ExceptionVersion, api.ExceptionKind}, Kind{SuiteVersion, SuiteKind})
 })
 
 // SuiteVersion and SuiteKind are those of suites.
@@ -166,7 +166,7 @@ func Of(apiVersion, kind string) *Form {
 	}
 	group, _, _ := strings.Cut(apiVersion, "/")
 	switch group {
-	case api.NativeGroup, api.OwnGroup:
+	case api.NativeGroup, api.OwnGroup, api.ExceptionGroup:
 		return admission()[kind]
 	case api.MutationsGroup:
 		return mutators()[kind]

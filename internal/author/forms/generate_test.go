@@ -20,10 +20,14 @@ var update = flag.Bool("update", false, "make the generated files anew")
 const root = "../../../"
 
 // TestGenerated holds the forms and the published schemas to what they are made of, or makes
-// them anew with -update: those of policies and bindings of mapd's definitions, that of
+// them anew with -update: those of policies, bindings and exceptions of mapd's definitions, that of
 // suites of the types that decode them.
 func TestGenerated(t *testing.T) {
-	kinds := map[string]any{api.PolicyKind: definition(t, "crd-policies.yaml"), api.BindingKind: definition(t, "crd-bindings.yaml")}
+	const policies = api.NativeGroup + "/v1 or " + api.OwnGroup + "/v1"
+	kinds := map[string]any{
+		api.PolicyKind: definition(t, "crd-policies.yaml", policies), api.BindingKind: definition(t, "crd-bindings.yaml", policies),
+		api.ExceptionKind: definition(t, "crd-exceptions.yaml", api.ExceptionGroup+"/"+api.ExceptionVersion),
+	}
 	published := text(t, schema(kinds), "  ")
 	files := map[string][]byte{
 		"admission.json":                                text(t, map[string]any{"kinds": kinds}, ""),
@@ -60,8 +64,9 @@ func text(t *testing.T, v any, indent string) []byte {
 	return b.Bytes()
 }
 
-// definition returns the schema of v1 in a definition.
-func definition(t *testing.T, file string) map[string]any {
+// definition returns the schema of the only version in a definition, whose objects say an
+// apiVersion.
+func definition(t *testing.T, file, apiVersion string) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(root, "manifests/base", file))
 	if err != nil {
@@ -83,7 +88,7 @@ func definition(t *testing.T, file string) map[string]any {
 	// mapd writes the status; what is in it is nobody's to write.
 	fields := form["properties"].(map[string]any)
 	fields["status"] = map[string]any{"type": "object", "description": fields["status"].(map[string]any)["description"]}
-	fields["apiVersion"].(map[string]any)["description"] = "The group and version of this object, " + api.NativeGroup + "/v1 or " + api.OwnGroup + "/v1."
+	fields["apiVersion"].(map[string]any)["description"] = "The group and version of this object, " + apiVersion + "."
 	fields["metadata"].(map[string]any)["description"] = "The object's name, labels and annotations."
 	return form
 }
@@ -117,7 +122,7 @@ func plain(s map[string]any) map[string]any {
 }
 
 // schema returns the schema of a document that may be a policy or a binding of either group,
-// or anything else: files have several documents, and editors hold each against it.
+// an exception, or anything else: files have several documents, and editors hold each against it.
 func schema(kinds map[string]any) map[string]any {
 	native := []any{}
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
@@ -125,21 +130,26 @@ func schema(kinds map[string]any) map[string]any {
 	}
 	versions := map[string][]any{"Kubernetes": native, "Mapd": {api.OwnGroup + "/v1"}}
 	all, parts := []any{}, map[string]any{}
+	add := func(kind string, versions []any, definition string) {
+		all = append(all, map[string]any{
+			"if": map[string]any{
+				"properties": map[string]any{"apiVersion": map[string]any{"enum": versions}, "kind": map[string]any{"const": kind}},
+				"required":   []any{"apiVersion", "kind"},
+			},
+			"then": map[string]any{"$ref": "#/definitions/" + definition},
+		})
+	}
 	for _, kind := range []string{api.PolicyKind, api.BindingKind} {
 		// Kubernetes' own have no status.
 		stateless := plainCopy(kinds[kind])
 		delete(stateless["properties"].(map[string]any), "status")
 		parts[kind+"OfKubernetes"], parts[kind+"OfMapd"] = stateless, kinds[kind]
 		for _, group := range []string{"Kubernetes", "Mapd"} {
-			all = append(all, map[string]any{
-				"if": map[string]any{
-					"properties": map[string]any{"apiVersion": map[string]any{"enum": versions[group]}, "kind": map[string]any{"const": kind}},
-					"required":   []any{"apiVersion", "kind"},
-				},
-				"then": map[string]any{"$ref": "#/definitions/" + kind + "Of" + group},
-			})
+			add(kind, versions[group], kind+"Of"+group)
 		}
 	}
+	parts[api.ExceptionKind] = kinds[api.ExceptionKind]
+	add(api.ExceptionKind, []any{api.ExceptionGroup + "/" + api.ExceptionVersion}, api.ExceptionKind)
 	return map[string]any{
 		"$schema": "http://json-schema.org/draft-07/schema#", "title": "Policies and bindings of mapd and Kubernetes",
 		"allOf": all, "definitions": parts,

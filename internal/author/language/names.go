@@ -122,9 +122,13 @@ func (c *offers) known(keys bool) (out []string) {
 		return c.w.names(func(h head) bool {
 			return strings.HasSuffix(c.in.kind, "Binding") && h.kind == strings.TrimSuffix(c.in.kind, "Binding") && groupOf(h.apiVersion) == groupOf(c.in.apiVersion)
 		})
+	case path == ".spec.policies.[]" && c.in.kind == api.ExceptionKind:
+		return c.w.names(func(h head) bool { return h.kind == api.PolicyKind && groupOf(h.apiVersion) == api.OwnGroup })
+	case path == ".spec.bindings.[]" && c.in.kind == api.ExceptionKind:
+		return c.w.names(func(h head) bool { return h.kind == api.BindingKind && groupOf(h.apiVersion) == api.OwnGroup })
 	case is("paramRef.name") && policies:
 		return c.parameters()
-	case path == ".metadata.namespace", is("paramRef.namespace", "match.namespaces.[]", "match.excludedNamespaces.[]"):
+	case path == ".metadata.namespace", is("paramRef.namespace", "match.namespaces.[]", "match.excludedNamespaces.[]", "spec.namespaces.[]"):
 		return c.w.names(isNamespace)
 	case strings.HasSuffix(path, "Rules.[].apiGroups.[]"), is("applyTo.[].groups.[]", "match.kinds.[].apiGroups.[]"):
 		return groupsOf(types)

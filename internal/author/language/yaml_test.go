@@ -36,6 +36,7 @@ const (
 	bindingTop = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec:\n"
 	assignTop  = "apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\nmetadata: {name: a}\nspec:\n"
 	suiteTop   = "apiVersion: test.mapd.dev/v1alpha1\nkind: Suite\npolicies: [policy.yaml]\n"
+	exceptTop  = "apiVersion: mapd.dev/v1alpha1\nkind: PolicyException\nmetadata: {name: x, namespace: shop}\nspec:\n"
 	podTop     = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n"
 )
 
@@ -100,6 +101,9 @@ func TestCompleteYAML(t *testing.T) {
 		"a mutator's scope":        {assignTop + "  match:\n    scope: §", []string{"Cluster", "Namespaced"}, nil},
 		"a mutator's namespaces":   {assignTop + "  match:\n    namespaces:\n    - §", []string{"shop"}, nil},
 		"a path test":              {assignTop + "  parameters:\n    pathTests:\n    - condition: §", []string{"MustExist", "MustNotExist"}, nil},
+		"an exception":             {exceptTop + "  §", []string{"policies", "until", "reason"}, []string{"mutations"}},
+		"policies of an exception": {exceptTop + "  policies: [§]", []string{"other-group"}, []string{"team-defaults", "limits"}},
+		"rules of an exception":    {exceptTop + "  match:\n    resourceRules:\n    - {apiGroups: [apps], apiVersions: [v1], resources: [§]}", []string{"deployments"}, []string{"pods"}},
 		"a suite":                  {suiteTop + "§", []string{"cases", "context"}, []string{"policies", "metadata"}},
 		"a case":                   {suiteTop + "cases:\n- name: a\n  §", []string{"expect", "object", "operation"}, []string{"name"}},
 		"a case's operation":       {suiteTop + "cases:\n- name: a\n  operation: §", []string{"CREATE", "DELETE"}, nil},
