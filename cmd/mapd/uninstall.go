@@ -25,9 +25,9 @@ First mapd loses the permission to write webhook configurations, then these are
 deleted: from then on no request waits for mapd. The rest follows, the namespace
 last.
 
-Policies and bindings stay, and with them their CustomResourceDefinitions, unless
-you pass --purge; they are no longer READY. So do policies that stand for
-Gatekeeper's mutators.
+Policies, bindings and exceptions stay, and with them their
+CustomResourceDefinitions, unless you pass --purge; their status says that they
+have no effect. So do policies that stand for Gatekeeper's mutators.
 
 Exit codes:
   0  nothing of mapd is left, except what it said it keeps
@@ -49,7 +49,7 @@ func newUninstall(s streams) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SortFlags = false
 	f.cluster.add(fl)
-	fl.BoolVar(&f.purge, "purge", false, "delete policies and bindings too")
+	fl.BoolVar(&f.purge, "purge", false, "delete policies, bindings and exceptions too")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "only say what would be deleted, in order")
 	fl.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long to try in all")
 	return cmd

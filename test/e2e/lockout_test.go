@@ -337,7 +337,7 @@ func TestInstallation(t *testing.T) {
 	// mapd is not stopped, and must not restore what is deleted.
 	out := a.mapd(t, "uninstall")
 	if out.code != 0 || !strings.Contains(out.stdout, "mutatingadmissionpolicies.admissionregistration.mapd.dev kept, and with it 1 policy and 1 binding; --purge deletes all\n") ||
-		!strings.Contains(out.stdout, "1 policy and 1 binding not Ready any more: nothing runs them\n") {
+		!strings.Contains(out.stdout, "1 policy and 1 binding not in use any more, as their status says: nothing runs them\n") {
 		t.Error(out)
 	}
 	inOrder(t, out.stdout, "clusterrolebinding.rbac.authorization.k8s.io/mapd deleted", "mutatingwebhookconfiguration.admissionregistration.k8s.io/000.mapd.dev deleted",

@@ -24,6 +24,7 @@ type literals struct {
 	kinds         []schema.GroupVersionKind
 	labels        map[string][]string // and annotations
 	names         []string
+	namespaces    []string // those that rules match or exclude
 	images        []string
 	users, groups []string
 	patches       []map[string]any
@@ -144,6 +145,9 @@ func (l *literals) field(name string, v any) {
 	case "names", "namespaces":
 		for _, e := range all {
 			l.names = append(l.names, concrete.Replace(fmt.Sprint(e)))
+			if name == "namespaces" {
+				l.namespaces = append(l.namespaces, concrete.Replace(fmt.Sprint(e)))
+			}
 		}
 	case "name":
 		if isText && !strings.ContainsAny(s, "*?{ ") {
@@ -274,6 +278,9 @@ func (g *maker) object() verify.Object {
 	}
 	if res, ok := g.types.ResourceFor(gvk); ok && res.Namespaced {
 		u.SetNamespace(pick(g, append([]string{"default", "kube-system", "shop"}, g.names...)...))
+		if len(g.namespaces) > 0 && g.chance(60) { // or few objects are changed
+			u.SetNamespace(pick(g, g.namespaces...))
+		}
 		ns := &unstructured.Unstructured{Object: map[string]any{}}
 		ns.SetName(u.GetNamespace())
 		ns.SetLabels(g.some(map[string]string{}))

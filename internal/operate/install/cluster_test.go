@@ -327,10 +327,12 @@ func TestUninstallTellsKeptPolicies(t *testing.T) {
 		c.Put(api.OwnPolicies, "", "p", map[string]any{"status": map[string]any{"conditions": []any{ready, compiled}}})
 		c.Put(api.OwnPolicies, "", "never-seen", map[string]any{})
 		c.Put(api.OwnBindings, "", "b", map[string]any{"status": map[string]any{"conditions": []any{ready}, "rollout": map[string]any{"changed": int64(7)}}})
+		active := map[string]any{"type": "Active", "status": "True", "reason": "Active", "message": "until 2027-01-31", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+		c.Put(api.Exceptions, "shop", "x", map[string]any{"status": map[string]any{"conditions": []any{active}}})
 		if _, err := c.uninstall(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Contains(c.said, "2 policies and 1 binding not Ready any more: nothing runs them") {
+		if !slices.Contains(c.said, "2 policies, 1 binding and 1 exception not in use any more, as their status says: nothing runs them") {
 			t.Errorf("not said: %q", c.said)
 		}
 		for _, r := range []ref{{api.OwnPolicies, "", "p"}, {api.OwnPolicies, "", "never-seen"}, {api.OwnBindings, "", "b"}} {
@@ -342,13 +344,18 @@ func TestUninstallTellsKeptPolicies(t *testing.T) {
 		if got := condition(c.Get(api.OwnPolicies, "", "p"), "Compiled"); got.Status != metav1.ConditionTrue {
 			t.Errorf("Compiled: %+v", got)
 		}
+		if got := condition(c.Get(api.Exceptions, "shop", "x"), "Active"); got.Status != metav1.ConditionFalse || got.Reason != "Uninstalled" {
+			t.Errorf("Active: %+v", got)
+		}
 		if n, _, _ := unstructured.NestedInt64(c.Get(api.OwnBindings, "", "b").Object, "status", "rollout", "changed"); n != 7 {
 			t.Errorf("changed: %d", n)
 		}
 		// That is said once.
+		const with = " kept, and with it 2 policies, 1 binding and 1 exception; --purge deletes all"
 		if found, err := c.uninstall(t.Context(), false); err != nil || !slices.Equal(c.said, []string{
-			"customresourcedefinition.apiextensions.k8s.io/mutatingadmissionpolicies.admissionregistration.mapd.dev kept, and with it 2 policies and 1 binding; --purge deletes all",
-			"customresourcedefinition.apiextensions.k8s.io/mutatingadmissionpolicybindings.admissionregistration.mapd.dev kept, and with it 2 policies and 1 binding; --purge deletes all",
+			"customresourcedefinition.apiextensions.k8s.io/mutatingadmissionpolicies.admissionregistration.mapd.dev" + with,
+			"customresourcedefinition.apiextensions.k8s.io/mutatingadmissionpolicybindings.admissionregistration.mapd.dev" + with,
+			"customresourcedefinition.apiextensions.k8s.io/policyexceptions.mapd.dev" + with,
 		}) {
 			t.Errorf("again: found %v, %v, %q", found, err, c.said)
 		}

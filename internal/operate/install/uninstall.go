@@ -18,6 +18,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
@@ -242,88 +243,98 @@ func (u *uninstall) removeNativePolicies(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// objectsKept lists the policies and bindings that are to stay, and says how many there
-// are; empty if nothing is of value.
-func (u *uninstall) objectsKept(ctx context.Context) (policies, bindings []unstructured.Unstructured, counts string, err error) {
+// kept are the objects of a kind that stay when mapd goes.
+type kept struct {
+	gvr       schema.GroupVersionResource
+	one, many string
+	condition string // by which mapd says that they have an effect
+	items     []unstructured.Unstructured
+}
+
+// objectsKept lists what is to stay, and says how many objects there are: 2 policies and 1
+// binding; empty if nothing is of value.
+func (u *uninstall) objectsKept(ctx context.Context) (all []kept, counts string, err error) {
 	if u.Purge {
-		return nil, nil, "", nil
+		return nil, "", nil
 	}
-	list := func(gvr schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
-		list, err := u.Dynamic.Resource(gvr).List(ctx, metav1.ListOptions{})
+	all = []kept{
+		{gvr: api.OwnPolicies, one: "policy", many: "policies", condition: "Ready"},
+		{gvr: api.OwnBindings, one: "binding", many: "bindings", condition: "Ready"},
+		{gvr: api.Exceptions, one: "exception", many: "exceptions", condition: api.ExceptionActive},
+	}
+	n := make([]int, len(all))
+	for i := range all {
+		list, err := u.Dynamic.Resource(all[i].gvr).List(ctx, metav1.ListOptions{})
 		switch {
 		case apierrors.IsNotFound(err): // the kind is not served
-			return nil, nil
+			continue
 		case err != nil:
-			return nil, fmt.Errorf("which %s there are: %w", gvr.Resource, err)
+			return nil, "", fmt.Errorf("which %s there are: %w", all[i].gvr.Resource, err)
 		}
-		return list.Items, nil
+		all[i].items = list.Items
+		n[i] = len(list.Items)
 	}
-	if policies, err = list(api.OwnPolicies); err == nil {
-		bindings, err = list(api.OwnBindings)
-	}
-	return policies, bindings, countsOf(len(policies), len(bindings)), err
+	return all, countsOf(all, n), nil
 }
 
-// countsOf says how many policies and bindings there are: 2 policies and 1 binding.
-func countsOf(policies, bindings int) string {
+// countsOf says how many objects of each kind there are.
+func countsOf(kinds []kept, n []int) string {
 	var counts []string
-	for _, k := range []struct {
-		n         int
-		one, many string
-	}{{policies, "policy", "policies"}, {bindings, "binding", "bindings"}} {
-		switch k.n {
-		case 0:
-		case 1:
-			counts = append(counts, "1 "+k.one)
-		default:
-			counts = append(counts, fmt.Sprintf("%d %s", k.n, k.many))
+	for i, k := range kinds {
+		if n[i] > 0 {
+			counts = append(counts, words.Count(n[i], k.one, k.many))
 		}
 	}
-	return strings.Join(counts, " and ")
+	if last := len(counts) - 1; last > 0 {
+		return strings.Join(counts[:last], ", ") + " and " + counts[last]
+	}
+	return strings.Join(counts, "")
 }
 
-// retire takes the condition Ready from the policies and bindings that stay: mapd, which
-// wrote that they are, runs them no more and writes nothing any more.
+// retire takes the condition Ready from the policies and bindings that stay, and Active from
+// the exceptions: mapd, which wrote that they are, runs them no more and writes nothing any
+// more.
 func (u *uninstall) retire(ctx context.Context) error {
-	policies, bindings, _, err := u.objectsKept(ctx)
+	all, _, err := u.objectsKept(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	retired := map[schema.GroupVersionResource]int{}
-	for gvr, items := range map[schema.GroupVersionResource][]unstructured.Unstructured{api.OwnPolicies: policies, api.OwnBindings: bindings} {
-		for i := range items {
-			done, err := u.retireOne(ctx, gvr, &items[i])
+	retired := make([]int, len(all))
+	for k := range all {
+		for i := range all[k].items {
+			obj := &all[k].items[i]
+			done, err := u.retireOne(ctx, all[k].gvr, obj, all[k].condition)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s may go on saying that it is Ready: %w", ref{gvr, "", items[i].GetName()}, err))
+				errs = append(errs, fmt.Errorf("%s may go on saying that it is %s: %w", ref{all[k].gvr, obj.GetNamespace(), obj.GetName()}, all[k].condition, err))
 			} else if done {
-				retired[gvr]++
+				retired[k]++
 			}
 			if ctx.Err() != nil {
 				return errors.Join(errs...)
 			}
 		}
 	}
-	if counts := countsOf(retired[api.OwnPolicies], retired[api.OwnBindings]); counts != "" {
-		u.Report(Result{counts, "not Ready any more: nothing runs them"})
+	if counts := countsOf(all, retired); counts != "" {
+		u.Report(Result{counts, "not in use any more, as their status says: nothing runs them"})
 	}
 	return errors.Join(errs...)
 }
 
-// reasonUninstalled is why a policy or binding that was kept is not Ready.
+// reasonUninstalled is why an object that was kept has no effect.
 const reasonUninstalled = "Uninstalled"
 
-func (u *uninstall) retireOne(ctx context.Context, gvr schema.GroupVersionResource, obj *unstructured.Unstructured) (done bool, err error) {
-	if condition(obj, "Ready").Reason == reasonUninstalled {
+func (u *uninstall) retireOne(ctx context.Context, gvr schema.GroupVersionResource, obj *unstructured.Unstructured, name string) (done bool, err error) {
+	if condition(obj, name).Reason == reasonUninstalled {
 		return false, nil
 	}
 	all, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	all = slices.DeleteFunc(all, func(c any) bool {
 		m, _ := c.(map[string]any)
-		return m["type"] == "Ready"
+		return m["type"] == name
 	})
 	all = append([]any{map[string]any{
-		"type": "Ready", "status": string(metav1.ConditionFalse), "reason": reasonUninstalled,
+		"type": name, "status": string(metav1.ConditionFalse), "reason": reasonUninstalled,
 		"message":            "mapd was uninstalled, so this has no effect",
 		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
 	}}, all...)
@@ -334,7 +345,7 @@ func (u *uninstall) retireOne(ctx context.Context, gvr schema.GroupVersionResour
 	if err != nil {
 		return false, err
 	}
-	_, err = u.Dynamic.Resource(gvr).Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager}, "status")
+	_, err = ref{gvr, obj.GetNamespace(), obj.GetName()}.client(u.Dynamic).Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager}, "status")
 	if apierrors.IsNotFound(err) { // somebody has deleted it meanwhile
 		return false, nil
 	}
@@ -343,7 +354,7 @@ func (u *uninstall) retireOne(ctx context.Context, gvr schema.GroupVersionResour
 
 // removeDefinitions removes the CustomResourceDefinitions if nothing of value goes with them.
 func (u *uninstall) removeDefinitions(ctx context.Context) error {
-	_, _, left, err := u.objectsKept(ctx)
+	_, left, err := u.objectsKept(ctx)
 	if err != nil {
 		return fmt.Errorf("%w; the CustomResourceDefinitions are kept", err)
 	}
