@@ -11,7 +11,7 @@ func (b *tab) pane(name string) string {
 	b.t.Helper()
 	b.idle()
 	b.click("#tab-" + name)
-	b.until("the pane "+name, js(`s => { const e = document.querySelector(s); return !e.hidden && !e.querySelector("[aria-busy=true]") && e.querySelector(".body").innerText.trim() !== "" }`, "#pane-"+name))
+	b.until("the pane "+name, js(`s => { const e = document.querySelector(s); return !e.hidden && !e.querySelector("[aria-busy=true]") && [".notice", ".body"].some(part => e.querySelector(part)?.innerText.trim()) }`, "#pane-"+name))
 	b.idle()
 	return "#pane-" + name
 }
