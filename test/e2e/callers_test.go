@@ -5,8 +5,9 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -125,11 +126,11 @@ items:
 		t.Fatal(err)
 	}
 	block, _ := pem.Decode(private)
-	signing, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	signing, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := jwt.ParseSigned(valid, []jose.SignatureAlgorithm{jose.RS256})
+	parsed, err := jwt.ParseSigned(valid, []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,11 +143,11 @@ items:
 		return claims
 	}
 	// resign signs the valid token anew, with other claims.
-	resign := func(key *rsa.PrivateKey, id string, change map[string]any) string {
+	resign := func(key *ecdsa.PrivateKey, id string, change map[string]any) string {
 		t.Helper()
 		claims := claimsOf()
 		maps.Copy(claims, change)
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: id}}, nil)
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: id}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ items:
 	id := parsed.Headers[0].KeyID
 	apps, _ := claimsOf()["kubernetes.io"].(map[string]any)
 	apps["attestations"] = map[string][]string{authenticationv1.AttestationAdmissionReviewAPIGroups: {"apps"}}
-	foreign, err := rsa.GenerateKey(rand.Reader, 2048)
+	foreign, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

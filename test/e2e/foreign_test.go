@@ -77,8 +77,8 @@ func TestForeign(t *testing.T) {
 	m.Apply(t, policiesYAML(madePolicy{name: "own", resource: "resourcequotas", mutation: labelled("own")}, madePolicy{name: "also", failure: "Ignore", mutation: labelled("also")}))
 	acts(t, m, "resourcequotas", "own")
 	var good configured
-	cluster.Eventually(t, cluster.Patience, "two entries of each kind", func(ctx context.Context) (err error) {
-		if good, err = readConfigured(ctx, m); err == nil && (len(good.Mutators) != 2 || len(good.Validators) != 2) {
+	cluster.Eventually(t, cluster.Patience, "two mutating and three validating entries", func(ctx context.Context) (err error) {
+		if good, err = readConfigured(ctx, m); err == nil && (len(good.Mutators) != 2 || len(good.Validators) != 3) {
 			err = fmt.Errorf("%d and %d", len(good.Mutators), len(good.Validators))
 		}
 		return err

@@ -397,7 +397,7 @@ func TestChartOnAServer(t *testing.T) {
 	}
 	helm("upgrade", manifests(t, "chart"), "--set=crds.keep=true")
 	helm("uninstall")
-	wantLeft(t, c, 2, "customresourcedefinition.")
+	wantLeft(t, c, 3, "customresourcedefinition.")
 	// The kept definitions belong to the release still.
 	helm("install", manifests(t, "chart"))
 	helm("uninstall")
