@@ -173,7 +173,7 @@ func TestKyvernoKinds(t *testing.T) {
 }
 
 // newest matches what has definitions serve the version v1.
-var newest = regexp.MustCompile(`(?ms)(^    name: v1\n.*?^    served: )true`)
+var newest = regexp.MustCompile(`(?ms)(^  (?:  |- )name: v1\n.*?^    served: )true`)
 
 // define makes kinds and waits until the server has them in its discovery.
 func (k *kyvernoReader) define(t *testing.T, definitions []byte) {
