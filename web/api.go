@@ -39,7 +39,7 @@ type Text struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 	// Ref stands for Text in later questions, which have a Ref and no Text then. A program that
-	// has forgotten it answers with the error unknownRef.
+	// has forgotten it answers with the error errUnknownRef.
 	Ref int `json:"ref,omitempty"`
 }
 

@@ -9,8 +9,8 @@ type known struct {
 	bytes int // of all of them
 }
 
-// unknownRef is what the page answers with the whole texts.
-var unknownRef = errors.New("a text is not known any more")
+// errUnknownRef is what the page answers with the whole texts.
+var errUnknownRef = errors.New("a text is not known any more")
 
 // resolve fills in the texts of which a question has only the Refs, and keeps those that have
 // both. When there are too many it forgets those that this question does not have.
@@ -25,7 +25,7 @@ func (k *known) resolve(lists ...[]Text) error {
 			default:
 				text, ok := k.texts[t.Ref]
 				if !ok {
-					return unknownRef
+					return errUnknownRef
 				}
 				t.Text = text
 			}

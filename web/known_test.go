@@ -37,7 +37,7 @@ func TestRefs(t *testing.T) {
 		t.Errorf("format: %s, %v", got, err)
 	}
 	for _, method := range []string{"evaluate", "suite", "migrate", "diagnose"} {
-		if _, err := call(method, Question{Documents: ref(3, "")}); err == nil || err.Error() != unknownRef.Error() {
+		if _, err := call(method, Question{Documents: ref(3, "")}); err == nil || err.Error() != errUnknownRef.Error() {
 			t.Errorf("%s: error %v", method, err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestRefs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := call("evaluate", Question{Documents: ref(1, ""), Objects: ref(2, "")}); err == nil || err.Error() != unknownRef.Error() {
+	if _, err := call("evaluate", Question{Documents: ref(1, ""), Objects: ref(2, "")}); err == nil || err.Error() != errUnknownRef.Error() {
 		t.Errorf("error %v", err)
 	}
 	if d.texts.bytes > 2*maxTexts || len(d.texts.texts) != 2 {
