@@ -71,7 +71,8 @@ Exit codes:
   1  a rule is not exact; with --verify, there is such a difference
   2  wrong usage, input that cannot be read, or output that cannot be written
   4  the cluster cannot be read
-  5  with --verify, a rule was compared on no object; the outcome says why
+  5  with --verify, a rule was compared on no object, or none is converted; the outcome
+     says why
   130  a comparison was interrupted`
 
 func newMigrateKyverno(s streams) *cobra.Command {

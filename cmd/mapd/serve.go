@@ -314,6 +314,9 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.callers.load(); err != nil {
+		return err
+	}
 	budget, err := limitMemory(f.reviewMemory, log)
 	if err != nil {
 		return err

@@ -15,13 +15,35 @@ import (
 )
 
 // callerFlags say what becomes of reviews that come without a token of an API server.
-type callerFlags struct{ tokens, issuer, keys string }
+type callerFlags struct {
+	tokens, issuer, keys string
+	given                func(context.Context) (*callertoken.Keys, error) // of the file keys; nil without one
+}
 
 func (f *callerFlags) add(fl *pflag.FlagSet) {
 	choiceVar(fl, &f.tokens, "caller-tokens", string(callertoken.Off), ": cluster: what becomes of a review without a valid token of an API server (Kubernetes' APIServerWebhookAuthenticationToken): nothing, a warning in the log, or a refusal",
 		string(callertoken.Off), string(callertoken.Warn), string(callertoken.Require))
 	fl.StringVar(&f.issuer, "caller-token-issuer", "", "cluster: who issues these tokens (default the issuer that the API server publishes)")
 	fl.StringVar(&f.keys, "caller-token-keys", "", "cluster: file with the issuer's public keys, a JSON Web Key Set; it is read again when it changes (default the keys that the API server publishes)")
+}
+
+// load reads the file of keys, so that one that cannot be used is said at once.
+func (f *callerFlags) load() error {
+	if f.keys == "" {
+		return nil
+	}
+	files, err := servingcert.LoadFiles(func(texts [][]byte) (*callertoken.Keys, error) {
+		keys, err := callertoken.ParseKeys(f.issuer, texts[0])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.keys, err)
+		}
+		return keys, nil
+	}, f.keys)
+	if err != nil {
+		return usagef("serve: --caller-token-keys: %w", err)
+	}
+	f.given = func(context.Context) (*callertoken.Keys, error) { return files.Get(), files.Err() }
+	return nil
 }
 
 // callers verify the tokens of API servers; nil does not.
@@ -31,33 +53,23 @@ type callers struct {
 }
 
 // verifier returns nil if tokens are not looked at.
-func (f *serveFlags) verifier(c *connection, m *metrics.Metrics, log *slog.Logger) (*callers, error) {
+func (f *serveFlags) verifier(c *connection, m *metrics.Metrics, log *slog.Logger) *callers {
 	mode := callertoken.Mode(f.callers.tokens)
 	if mode == callertoken.Off {
-		return nil, nil
+		return nil
 	}
 	address := strings.TrimSuffix(f.url, "/")
 	if address == "" {
 		address = fmt.Sprintf("https://%s.%s.svc:%d", f.service, c.namespace, f.servicePort)
 	}
-	keys := callertoken.ServerKeys(c.kube)
-	if f.callers.keys != "" {
-		files, err := servingcert.LoadFiles(func(texts [][]byte) (*callertoken.Keys, error) {
-			keys, err := callertoken.ParseKeys(f.callers.issuer, texts[0])
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", f.callers.keys, err)
-			}
-			return keys, nil
-		}, f.callers.keys)
-		if err != nil {
-			return nil, usagef("serve: --caller-token-keys: %w", err)
-		}
-		keys = func(context.Context) (*callertoken.Keys, error) { return files.Get(), files.Err() }
+	keys := f.callers.given
+	if keys == nil {
+		keys = callertoken.ServerKeys(c.kube)
 	}
 	return &callers{mode: mode, Verifier: callertoken.New(callertoken.Options{
 		Mode: mode, Address: address, Keys: keys, UID: callertoken.ServerUID(c.kube), Log: log,
 		Count: func(server, result string) { m.CallerToken(string(mode), server, result) },
-	})}, nil
+	})}
 }
 
 func (c *callers) authenticate() webhook.Callers {

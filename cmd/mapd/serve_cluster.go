@@ -77,10 +77,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		options.Resolver = outside
 	}
 	policies := store.New(options)
-	callers, err := f.verifier(c, metrics, log)
-	if err != nil {
-		return err
-	}
+	callers := f.verifier(c, metrics, log)
 	repeats, err := f.repeater(c, policies, metrics, log)
 	if err != nil {
 		return &codedError{exitUsage, err}

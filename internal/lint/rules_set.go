@@ -181,7 +181,11 @@ func unreviewedResources(p *pass) {
 				if at < 0 || slices.ContainsFunc(rule.APIGroups, func(g string) bool { return !groups[g] && !binding.Unreviewed(g, resource) }) {
 					continue
 				}
-				p.field(d, fmt.Sprintf("%s[%d].resources[%d]", path, i, j), "no policy sees requests for %s of %s: servers leave them out, whatever policies match", resource, rule.APIGroups[at])
+				who := "servers leave"
+				if g := rule.APIGroups[at]; g == api.OwnGroup || g == api.ExceptionGroup {
+					who = "mapd leaves"
+				}
+				p.field(d, fmt.Sprintf("%s[%d].resources[%d]", path, i, j), "no policy sees requests for %s of %s: %s them out, whatever policies match", resource, rule.APIGroups[at], who)
 			}
 		}
 	})

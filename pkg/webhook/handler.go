@@ -97,8 +97,8 @@ type Options struct {
 	// anybody. Nil: no certificates are asked for. A Handler relies on its
 	// server to verify them: see Server.
 	ClientCAs func() *x509.CertPool
-	// Callers decides who else may send reviews, before their bodies are read. Nil: anybody
-	// whom ClientCAs lets in.
+	// Callers decides by a token, before a body is read, who may send reviews. It is asked
+	// besides ClientCAs: both have to agree. Nil: no tokens are asked for.
 	Callers Callers
 	// Memory bounds what all reviews hold together: their text, their trees and
 	// what becomes of them. A review that does not fit beside others is answered 429,

@@ -133,22 +133,7 @@ var (
 // collectCEL collects what the expressions of a MutatingPolicy mention.
 func (l *literals) collectCEL(p *policy.Policy) {
 	s := p.CEL
-	var texts []string
-	for _, c := range s.MatchConditions {
-		texts = append(texts, c.Expression)
-	}
-	for _, v := range s.Variables {
-		texts = append(texts, v.Expression)
-	}
-	for _, m := range s.Mutations {
-		if m.JSONPatch != nil {
-			texts = append(texts, m.JSONPatch.Expression)
-		}
-		if m.ApplyConfiguration != nil {
-			texts = append(texts, m.ApplyConfiguration.Expression)
-		}
-	}
-	for _, t := range texts {
+	for _, t := range s.Expressions() {
 		for _, m := range celPath.FindAllStringSubmatch(t, -1) {
 			var path []string
 			for _, step := range celStep.FindAllStringSubmatch(m[1], -1) {

@@ -228,9 +228,10 @@ func (v *Verification) OK() bool {
 	return !slices.ContainsFunc(v.Rules, func(c Comparison) bool { return c.Invalid != "" || c.Different > 0 })
 }
 
-// Complete reports whether each comparison compared an object.
+// Complete reports whether each comparison compared an object, and whether there is one if
+// there are rules.
 func (v *Verification) Complete() bool {
-	return !slices.ContainsFunc(v.Rules, func(c Comparison) bool { return c.Objects == 0 })
+	return (len(v.Rules) > 0 || v.Left == 0) && !slices.ContainsFunc(v.Rules, func(c Comparison) bool { return c.Objects == 0 })
 }
 
 // name names a comparison.

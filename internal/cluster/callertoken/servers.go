@@ -2,11 +2,11 @@ package callertoken
 
 import "net/netip"
 
-// maxServers bounds how many servers that sent a valid token are told apart, and how many
-// others.
+// maxServers bounds how many addresses are counted by name: so many of those that have sent
+// a valid token, and so many of the rest.
 const maxServers = 32
 
-// others is what the remaining servers are called together.
+// others is the name for all further addresses.
 const others = "others"
 
 // servers are the addresses that reviews came from, with the results that each has had.

@@ -189,23 +189,21 @@ type reference struct {
 // Authenticate implements webhook.Callers.
 func (v *Verifier) Authenticate(ctx context.Context, from netip.Prefix, token, path string) (may func(group string) error, err error) {
 	c, err := v.verify(ctx, token, path, time.Now())
-	result := valid
-	switch {
-	case err != nil && token == "":
-		result = missing
-	case err != nil:
-		result = invalid
-	}
-	if err = v.decide(from, result, err, http.StatusUnauthorized); err != nil || c == nil {
-		return nil, err
+	if err != nil {
+		result := invalid
+		if token == "" {
+			result = missing
+		}
+		return nil, v.decide(from, result, err, http.StatusUnauthorized)
 	}
 	groups := c.Private.Attestations[authenticationv1.AttestationAdmissionReviewAPIGroups]
 	if slices.Contains(groups, "*") {
-		return nil, nil
+		return nil, v.decide(from, valid, nil, 0)
 	}
+	// Whether the token is valid depends on what the review is about, and each is counted once.
 	return func(group string) error {
 		if slices.Contains(groups, group) {
-			return nil
+			return v.decide(from, valid, nil, 0)
 		}
 		err := fmt.Errorf("the token is for reviews about the API groups %s, and this one is about %q", quoted(groups), group)
 		return v.decide(from, invalid, err, http.StatusForbidden)

@@ -200,10 +200,22 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := s.verifier(Require)
+			counted := map[string]int{}
+			v.o.Count = func(_, result string) { counted[result]++ }
 			if tt.path == "" {
 				tt.path = path
 			}
 			err := v.check(tt.token, tt.path, tt.group)
+			result := invalid
+			switch {
+			case tt.want == "":
+				result = valid
+			case tt.token == "":
+				result = missing
+			}
+			if counted[result] != 1 || len(counted) != 1 {
+				t.Errorf("counted %v, want one %s", counted, result)
+			}
 			if tt.want == "" {
 				if err != nil {
 					t.Fatal(err)

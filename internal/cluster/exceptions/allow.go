@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/mapd-project/mapd/internal/cluster/watch"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -149,7 +150,7 @@ func (f *Feature) note(req *policy.Request, o *object) {
 	}
 	if len(a.users) < maxAllowed {
 		name := req.UserInfo.Username
-		a.users[allowedKey{req.Namespace, o.Name, o.Spec.Digest()}] = allowedUser{name[:min(len(name), maxUser)], now}
+		a.users[allowedKey{req.Namespace, o.Name, o.Spec.Digest()}] = allowedUser{words.Cut(name, maxUser), now}
 	}
 }
 

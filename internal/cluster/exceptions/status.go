@@ -93,7 +93,7 @@ func (s *state) conditions(now time.Time) (list []metav1.Condition, next time.Ti
 			active.Message += "; there is no " + strings.Join(s.missing, ", no ")
 		}
 	}
-	is := condition(typeAllowed, true, "Checked", "%s may except the policies", s.by)
+	is := condition(typeAllowed, true, "Checked", "%s might except the policies when the spec was written", s.by)
 	if s.refused != nil {
 		is = condition(typeAllowed, false, "NotChecked", "%s", s.refused)
 	}
@@ -122,14 +122,14 @@ const longestPause = 10 * time.Second
 // each that ends within Soon.
 func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 	changed := f.changed.Add()
-	failed, told := "", map[types.UID]telling{}
+	failed, written := "", map[types.UID]conditions{}
 	for {
 		pause := time.Hour // a change comes before
 		if states := f.states.Load(); states != nil {
 			now := f.now()
 			counts, ending := map[string]int{}, 0
-			before := told
-			told = make(map[types.UID]telling, len(*states)) // without those that are gone
+			before := written
+			written = make(map[types.UID]conditions, len(*states)) // without those that are gone
 			var problem error
 			for i := range *states {
 				s := &(*states)[i]
@@ -142,9 +142,9 @@ func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 					pause = min(pause, max(next.Sub(now), 0), longestPause)
 				}
 				if t, ok := before[s.Object.GetUID()]; ok {
-					told[s.Object.GetUID()] = t
+					written[s.Object.GetUID()] = t
 				}
-				if err := f.write(ctx, s, list, told); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				if err := f.write(ctx, s, list, written); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 					problem, pause = err, min(pause, retry)
 				}
 			}
@@ -162,15 +162,17 @@ func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 	}
 }
 
-// telling is what was written about an exception: that in the mirror may be older.
-type telling struct {
-	version string // of the exception that the conditions were written for
+// conditions are those that were written last into a status: the watch may not have brought
+// them yet.
+type conditions struct {
+	version string // of the exception that they were written for
 	list    []metav1.Condition
 	ending  bool // there was an event about its end
 }
 
-// write writes the conditions of an exception if its status has others, and notes that in told.
-func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, told map[types.UID]telling) error {
+// write writes the conditions of an exception if its status has others, and adds them to
+// written.
+func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, written map[types.UID]conditions) error {
 	var before struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	}
@@ -186,7 +188,7 @@ func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, 
 		was[c.Type] = c
 	}
 	same := len(was) == len(list)
-	conditions := make([]any, 0, len(list))
+	all := make([]any, 0, len(list))
 	for _, c := range list {
 		old, had := was[c.Type]
 		same = same && had && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message && old.ObservedGeneration == c.ObservedGeneration
@@ -198,13 +200,13 @@ func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, 
 		if err != nil {
 			return err
 		}
-		conditions = append(conditions, u)
+		all = append(all, u)
 	}
-	last := told[o.UID]
+	last := written[o.UID]
 	if same || last.version == o.ResourceVersion && slices.Equal(last.list, list) {
 		return nil
 	}
-	if err := f.applyStatus(ctx, o, statusManager, map[string]any{"observedGeneration": s.Object.GetGeneration(), "conditions": conditions}); err != nil {
+	if err := f.applyStatus(ctx, o, statusManager, map[string]any{"observedGeneration": s.Object.GetGeneration(), "conditions": all}); err != nil {
 		return err
 	}
 	now := meta.FindStatusCondition(list, typeEnding)
@@ -212,7 +214,7 @@ func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, 
 	if ending && !last.ending && was[typeEnding].Status != metav1.ConditionTrue {
 		f.announce(ctx, o, now.Message)
 	}
-	told[o.UID] = telling{o.ResourceVersion, list, ending}
+	written[o.UID] = conditions{o.ResourceVersion, list, ending}
 	return nil
 }
 

@@ -82,23 +82,11 @@ func (r *Result) celUnit(rule *Rule) Unit {
 	if len(s.Mutations) == 0 {
 		refuse("a policy without mutations")
 	}
-	var texts []string
 	conditions := slices.Clone(s.MatchConditions)
 	for i, c := range conditions {
 		conditions[i].Expression = inlined(c.Expression, s.Variables)
-		texts = append(texts, c.Expression)
 	}
-	for _, v := range s.Variables {
-		texts = append(texts, v.Expression)
-	}
-	for _, m := range s.Mutations {
-		if m.JSONPatch != nil {
-			texts = append(texts, m.JSONPatch.Expression)
-		}
-		if m.ApplyConfiguration != nil {
-			texts = append(texts, m.ApplyConfiguration.Expression)
-		}
-	}
+	texts := s.Expressions()
 	for _, l := range libraries {
 		for _, t := range texts {
 			if regexp.MustCompile(l.call).MatchString(t) {

@@ -259,6 +259,25 @@ type CELSpec struct {
 	ReinvocationPolicy     *admissionregistrationv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
 }
 
+// Expressions returns those of conditions, variables and mutations, as they are written.
+func (s *CELSpec) Expressions() (texts []string) {
+	for _, c := range s.MatchConditions {
+		texts = append(texts, c.Expression)
+	}
+	for _, v := range s.Variables {
+		texts = append(texts, v.Expression)
+	}
+	for _, m := range s.Mutations {
+		if m.JSONPatch != nil {
+			texts = append(texts, m.JSONPatch.Expression)
+		}
+		if m.ApplyConfiguration != nil {
+			texts = append(texts, m.ApplyConfiguration.Expression)
+		}
+	}
+	return texts
+}
+
 // Autogen says for which controllers of Pods Kyverno makes more policies.
 type Autogen struct {
 	PodControllers *struct {
