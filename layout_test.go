@@ -35,11 +35,11 @@ var library = []layer{
 	{"pkg/quantity", nil},
 	{"pkg/cel/syntax", []string{"pkg/api", "pkg/cel/layout"}},
 	{"pkg/cel", []string{"pkg/api", "pkg/cel/quick", "pkg/cel/syntax", "pkg/memory", "pkg/quantity"}},
-	{"pkg/openapi", []string{"pkg/api", "pkg/openapi/internal/compact", "pkg/quantity", "pkg/tree"}},
+	{"pkg/openapi", []string{"pkg/api", "pkg/openapi/internal/compact", "pkg/openapi/smd", "pkg/quantity", "pkg/tree"}},
 	{"pkg/policy/draft", []string{"pkg/openapi", "pkg/tree"}},
 	{"pkg/policy/patch", []string{"pkg/cel", "pkg/openapi", "pkg/policy/draft", "pkg/tree"}},
-	{"pkg/policy/merge", []string{"pkg/openapi", "pkg/policy/draft", "pkg/tree"}},
-	{"pkg/policy", []string{"pkg/api", "pkg/cel", "pkg/cel/syntax", "pkg/lookup", "pkg/memory", "pkg/openapi", "pkg/policy/draft", "pkg/policy/merge", "pkg/policy/patch"}},
+	{"pkg/policy/merge", []string{"pkg/openapi", "pkg/openapi/smd", "pkg/policy/draft", "pkg/tree"}},
+	{"pkg/policy", []string{"pkg/api", "pkg/cel", "pkg/cel/syntax", "pkg/lookup", "pkg/memory", "pkg/openapi", "pkg/openapi/smd", "pkg/policy/draft", "pkg/policy/merge", "pkg/policy/patch"}},
 	{"pkg/lookup", nil},
 	{"pkg/servingcert", nil},
 	{"pkg/binding", []string{"pkg/api", "pkg/policy", "pkg/lookup", "pkg/tree"}},
@@ -93,7 +93,7 @@ var groups = []layer{
 // dependencies names, for a large dependency, the packages that may import it.
 var dependencies = map[string][]string{
 	"github.com/google/cel-go/":             {"pkg/cel"},
-	"sigs.k8s.io/structured-merge-diff/":    {"pkg/policy", "pkg/openapi"},
+	"sigs.k8s.io/structured-merge-diff/":    {"pkg/openapi/smd"},
 	"github.com/prometheus/":                {"internal/cluster/metrics", "pkg/webhook"},
 	"github.com/evanphx/json-patch":         nil,
 	"gopkg.in/evanphx/json-patch.v4":        nil,

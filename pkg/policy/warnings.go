@@ -9,11 +9,11 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // Warning is something in a policy that compiles and is nevertheless sure to
@@ -365,14 +365,14 @@ func (t *target) check(f syntax.Field, path string) (out []fault) {
 			if atom.List == nil {
 				return out
 			}
-			search = search && atom.List.ElementRelationship != smdschema.Atomic
+			search = search && atom.List.ElementRelationship != smd.Atomic
 			at, _ = at.Element()
 			continue
 		}
 		if atom.Map == nil {
 			return out
 		}
-		if search && atom.Map.ElementRelationship == smdschema.Atomic {
+		if search && atom.Map.ElementRelationship == smd.Atomic {
 			if last && i > 0 && f.Place[i-1].Kind != syntax.Named {
 				fail(true, AtomicField, atomicText, strings.TrimSuffix(path, "."+s.Name), name)
 			}
@@ -402,8 +402,8 @@ func (t *target) check(f syntax.Field, path string) (out []fault) {
 			fail(false, WrongType, misfitText, path, name, wanted(atom), form.text)
 		}
 	}
-	if search && (f.Value&(syntax.FormMap|syntax.FormObject) != 0 && atom.Map != nil && atom.Map.ElementRelationship == smdschema.Atomic ||
-		f.Value&syntax.FormList != 0 && atom.List != nil && atom.List.ElementRelationship == smdschema.Atomic) {
+	if search && (f.Value&(syntax.FormMap|syntax.FormObject) != 0 && atom.Map != nil && atom.Map.ElementRelationship == smd.Atomic ||
+		f.Value&syntax.FormList != 0 && atom.List != nil && atom.List.ElementRelationship == smd.Atomic) {
 		fail(false, AtomicField, atomicText, path, name)
 	}
 	if len(out) == 0 {
@@ -443,14 +443,14 @@ type form struct {
 	bit  syntax.Forms
 	text string
 	// fits is the scalar that it fits besides those without a type.
-	fits smdschema.Scalar
+	fits smd.Scalar
 }
 
 var forms = []form{
-	{syntax.FormString, "a string", smdschema.String},
-	{syntax.FormInt, "an integer", smdschema.Numeric},
-	{syntax.FormDouble, "a double", smdschema.Numeric},
-	{syntax.FormBool, "a boolean", smdschema.Boolean},
+	{syntax.FormString, "a string", smd.String},
+	{syntax.FormInt, "an integer", smd.Numeric},
+	{syntax.FormDouble, "a double", smd.Numeric},
+	{syntax.FormBool, "a boolean", smd.Boolean},
 	{syntax.FormUint, "an unsigned integer", ""},
 	{syntax.FormBytes, "bytes", ""},
 	{syntax.FormNull, "null", ""},
@@ -460,7 +460,7 @@ var forms = []form{
 }
 
 // misfit says that checker.validate refuses every value of the form.
-func (f form) misfit(atom smdschema.Atom) bool {
+func (f form) misfit(atom smd.Atom) bool {
 	if atom.Scalar == nil && atom.List == nil && atom.Map == nil {
 		return false
 	}
@@ -473,19 +473,19 @@ func (f form) misfit(atom smdschema.Atom) bool {
 		// They become Go values that no type takes (spec §7.2).
 		return true
 	}
-	return atom.Scalar == nil || *atom.Scalar != f.fits && *atom.Scalar != smdschema.Untyped
+	return atom.Scalar == nil || *atom.Scalar != f.fits && *atom.Scalar != smd.Untyped
 }
 
 // wanted describes the values that a type takes.
-func wanted(atom smdschema.Atom) string {
+func wanted(atom smd.Atom) string {
 	var out []string
 	if atom.Scalar != nil {
 		switch *atom.Scalar {
-		case smdschema.String:
+		case smd.String:
 			out = append(out, "a string")
-		case smdschema.Numeric:
+		case smd.Numeric:
 			out = append(out, "a number")
-		case smdschema.Boolean:
+		case smd.Boolean:
 			out = append(out, "a boolean")
 		default:
 			out = append(out, "a string, number or boolean")
@@ -501,7 +501,7 @@ func wanted(atom smdschema.Atom) string {
 }
 
 // nearest returns the field that may be meant by a name, "" if none is near.
-func nearest(m *smdschema.Map, name string) string {
+func nearest(m *smd.Map, name string) string {
 	names := make([]string, len(m.Fields))
 	for i, f := range m.Fields {
 		names[i] = f.Name
