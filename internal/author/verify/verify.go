@@ -144,7 +144,7 @@ type part struct {
 	// What a Task has.
 	generate func(seed uint64, i int) Object
 	allows   func(object map[string]any) bool
-	reorders bool
+	ordered  func(object map[string]any) map[string]any
 	explains func(r Request, reference, native Result) bool
 }
 
