@@ -174,8 +174,8 @@ func differ(t *testing.T, s subject, n int, total *tally) {
 			t.Errorf("%s: object %d: %v", s.name, i, err)
 			continue
 		}
-		before := Stored(Result{Object: request.Object}, nil)
-		want, got := Stored(theirs, request.Object), Stored(native.Mutate(context.Background(), *request), request.Object)
+		before := Stored(Result{Object: request.Object})
+		want, got := Stored(theirs), Stored(native.Mutate(context.Background(), *request))
 		total.objects++
 		if want.Error != "" {
 			total.refused++
@@ -217,7 +217,7 @@ func explained(r *convert.Result, request Request, before, want, got Result) str
 		return unknown
 	}
 	return r.Explains(convert.Case{Object: request.Object, Unchanged: before.Object, Operation: request.Operation, User: request.User},
-		convert.Outcome{Object: want.Object, Refused: want.Error}, convert.Outcome{Object: got.Object, Refused: got.Error})
+		convert.Outcome{Object: want.Object, Refused: want.Error, Failed: want.failed()}, convert.Outcome{Object: got.Object, Refused: got.Error})
 }
 
 func worst(r *convert.Result) convert.Verdict {
@@ -391,9 +391,9 @@ func recorded(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 		ours := native.Mutate(t.Context(), request)
-		if !Same(Stored(theirs, nil), Stored(ours, nil)) {
+		if !Same(Stored(theirs), Stored(ours)) {
 			result("native", ours)
-			if v := worst(r); v == convert.Exact || v == convert.Order && !reordered(r, Stored(theirs, nil), Stored(ours, nil)) {
+			if v := worst(r); v == convert.Exact || v == convert.Order && !reordered(r, Stored(theirs), Stored(ours)) {
 				t.Errorf("the verdict is %s, and the results differ", v)
 			}
 		}

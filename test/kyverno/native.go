@@ -155,7 +155,7 @@ func (n *Native) Mutate(ctx context.Context, r Request) Result {
 
 // Stored returns an object as a server stores it after a webhook, or why it cannot: unknown
 // fields are dropped, and defaults filled in.
-func Stored(r Result, before map[string]any) Result {
+func Stored(r Result) Result {
 	if r.Error != "" {
 		return r
 	}
@@ -172,8 +172,7 @@ func Stored(r Result, before map[string]any) Result {
 	if err != nil {
 		return Result{Error: "the API server cannot decode the result: " + err.Error()}
 	}
-	_ = before
-	return Result{Object: plain(verify.Defaulted(out))}
+	return Result{Object: plain(verify.Defaulted(out)), Rules: r.Rules}
 }
 
 // plain returns an object as if it had been read from JSON.

@@ -112,7 +112,7 @@ func (a *Assessment) Verifier() *Verification {
 			}
 			t.Reference = reference(engine, configMaps)
 			t.Explains = func(q verify.Request, ref, nat verify.Result) bool {
-				return r.Explains(convert.Case{Object: q.Object, Unchanged: verify.Defaulted(q.Object), Operation: q.Operation, User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
+				return r.Explains(convert.Case{Object: q.Object, Unchanged: verify.Defaulted(q.Object), Operation: q.Operation, User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused, Failed: ref.Failed}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
 			}
 		}
 		for _, u := range r.Units {
@@ -196,7 +196,7 @@ func reference(p *interpret.Policy, configMaps map[string]map[string]string) ver
 		if err != nil {
 			return verify.Result{}, err
 		}
-		return verify.Result{Object: out.Object, Refused: out.Refused}, nil
+		return verify.Result{Object: out.Object, Refused: out.Refused, Failed: out.Failed}, nil
 	}
 }
 

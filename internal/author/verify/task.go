@@ -105,7 +105,7 @@ func (s engineSide) run(ctx context.Context, r *request) Result {
 	if err != nil {
 		return Result{Refused: "the API server cannot decode the result: " + firstLine(err.Error())}
 	}
-	return Result{Object: after}
+	return Result{Object: after, Failed: out.Failed}
 }
 
 // public is a request as others see it.

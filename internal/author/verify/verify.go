@@ -99,6 +99,8 @@ type Result struct {
 	// Refused is the reason of a refusal, or "".
 	Refused string         `json:"refused,omitempty"`
 	Object  map[string]any `json:"object,omitempty"`
+	// Failed says that an error was ignored, where a Reference knows.
+	Failed bool `json:"-"`
 
 	unknown string // why there is no answer
 }

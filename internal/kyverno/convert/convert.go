@@ -76,6 +76,9 @@ type Options struct {
 	// Apart makes a policy for each group of kinds for which the same rules run, instead of one for
 	// all: what runs for an object are then the rules for its kind and no others.
 	Apart bool
+	// Check says why a server refuses a policy; nil lets all be. The rules of one that is refused are
+	// not converted.
+	Check func(*admissionregistrationv1.MutatingAdmissionPolicy) error
 }
 
 // Policy converts the mutate rules of a policy.
@@ -86,6 +89,7 @@ func Policy(p *policy.Policy, o Options) *Result {
 	r := &Result{Policy: p, Others: map[string]int{}}
 	if p.CEL != nil {
 		r.convertCEL()
+		r.check(o.Check)
 		return r
 	}
 	place := map[int]int{} // index of a rule → in r.Rules
@@ -100,7 +104,42 @@ func Policy(p *policy.Policy, o Options) *Result {
 	}
 	c := &converter{Result: r, types: o.Types, place: place, apart: o.Apart}
 	c.run()
+	r.check(o.Check)
 	return r
+}
+
+// check leaves out policies that a server refuses, with all rules that are in one.
+func (r *Result) check(refused func(*admissionregistrationv1.MutatingAdmissionPolicy) error) {
+	if refused == nil {
+		return
+	}
+	for _, u := range r.Units {
+		err := refused(u.Policy)
+		if err == nil {
+			continue
+		}
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		for i := range r.Rules {
+			if rule := &r.Rules[i]; slices.Contains(u.Rules, rule.Name) {
+				rule.note(Refused, notConverted, "a server refuses what would be written: "+first)
+				rule.Policies = nil
+			}
+		}
+	}
+	r.Units = slices.DeleteFunc(r.Units, func(u Unit) bool {
+		return slices.ContainsFunc(r.Rules, func(rule Rule) bool { return !rule.Converted() && slices.Contains(u.Rules, rule.Name) })
+	})
+	// A rule is in several policies, or in none.
+	for i := range r.Rules {
+		rule := &r.Rules[i]
+		kept := func(name string) bool {
+			return slices.ContainsFunc(r.Units, func(u Unit) bool { return u.Name == name })
+		}
+		if rule.Converted() && slices.ContainsFunc(rule.Policies, func(name string) bool { return !kept(name) }) {
+			rule.note(Refused, notConverted, "it is in a policy with a rule that is not converted")
+			rule.Policies = nil
+		}
+	}
 }
 
 // converter converts one policy.
@@ -346,6 +385,9 @@ func (c *compiled) rewrites(cond expr) string {
 		}
 		for _, f := range writtenField.FindAllStringSubmatchIndex(m.expr.Text, -1) {
 			name, value := m.expr.Text[f[2]:f[3]], m.expr.Text[f[1]:]
+			if strings.HasPrefix(value, `{"`) && readsKeys(cond.Text, name) {
+				continue // its keys are looked at
+			}
 			if name != "name" && !strings.HasPrefix(value, "Object") && regexp.MustCompile(`(\.\??|")`+regexp.QuoteMeta(name)+`\b`).MatchString(cond.Text) {
 				return name
 			}
@@ -353,6 +395,18 @@ func (c *compiled) rewrites(cond expr) string {
 	}
 	return ""
 }
+
+// readsKeys reports whether an expression reads a map only by keys that are written out.
+func readsKeys(expression, name string) bool {
+	for _, at := range regexp.MustCompile(`\.\??`+regexp.QuoteMeta(name)+`\b`).FindAllStringIndex(expression, -1) {
+		if rest := expression[at[1]:]; !keyRead.MatchString(rest) {
+			return false
+		}
+	}
+	return true
+}
+
+var keyRead = regexp.MustCompile(`^(\.\?[A-Za-z_]\w*|\[\??"[^"]*"\])`)
 
 // copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that in a
 // policy with match conditions.

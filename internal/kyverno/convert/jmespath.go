@@ -381,7 +381,7 @@ func (s *scope) or(n jmespath.ASTNode) value {
 			s.notes(Differs, finds(show(left.path.whole()), isBlank), fmt.Sprintf("Kyverno takes the right side of || for an empty %s, too", show(left.path.steps)))
 		}
 		e := call(a, "or", a.Type, b)
-		return value{expr: e, optional: true, either: []string{show(left.path.whole()), show(other.path.whole())}}
+		return value{expr: e, optional: true, must: call(e, "value", a.Type), either: []string{show(left.path.whole()), show(other.path.whole())}}
 	}
 	d := literal(ints(right.Value))
 	typ := left.expr.Type

@@ -54,7 +54,7 @@ var (
 	reorders        = effect{does: byOrder}
 	policyIdles     = effect{does: idles}
 	writesOtherwise = effect{does: writes}
-	kyvernoUndoes   = effect{does: undoes}
+	kyvernoUndoes   = effect{does: undoes, of: func(d *difference) bool { return d.kyverno.Failed }}
 	notShown        = effect{does: nowhere}
 	notConverted    = effect{}
 	// withoutParameter is for a ConfigMap that is not there.
@@ -99,10 +99,11 @@ type Case struct {
 }
 
 // Outcome is what became of an object on one side: the object as a server stores it, or why the
-// request is refused.
+// request is refused. Failed says that Kyverno ignored an error.
 type Outcome struct {
 	Object  map[string]any
 	Refused string
+	Failed  bool
 }
 
 // difference is a case whose outcomes differ.
