@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/mapd-project/mapd/internal/document/manifest"
-	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
 	"maps"
 	"slices"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // optionals returns a fix that reads a part as an optional wherever an expression compares
@@ -24,8 +25,8 @@ func optionals(e *expression, at path) (fix func(map[string]any) bool, reads str
 	}
 	var edits []edit
 	text := []rune(e.text)
-	e.root.Walk(func(n *cel.Node) bool {
-		if n.Kind != cel.Call || n.Name != "_==_" && n.Name != "_!=_" || len(n.Args) != 2 {
+	e.root.Walk(func(n *syntax.Node) bool {
+		if n.Kind != syntax.Call || n.Name != "_==_" && n.Name != "_!=_" || len(n.Args) != 2 {
 			return true
 		}
 		for i, a := range n.Args {
@@ -42,7 +43,7 @@ func optionals(e *expression, at path) (fix func(map[string]any) bool, reads str
 				}
 			}
 			steps, from := selection(a)
-			if other.Kind != cel.Literal || missing == "" || len(steps) < len(at) || steps[:len(at)].key() != at.key() {
+			if other.Kind != syntax.Literal || missing == "" || len(steps) < len(at) || steps[:len(at)].key() != at.key() {
 				continue
 			}
 			if to, changed := asOptional(text, from, steps, len(at)-1); to > 0 {
@@ -66,16 +67,16 @@ func optionals(e *expression, at path) (fix func(map[string]any) bool, reads str
 
 // selection returns the steps of a selection from a variable, and the offset at which it
 // begins; no steps if the node is none.
-func selection(n *cel.Node) (steps path, from int) {
+func selection(n *syntax.Node) (steps path, from int) {
 	for {
 		switch {
-		case n.Kind == cel.Ident:
+		case n.Kind == syntax.Ident:
 			steps = append(steps, n.Name)
 			slices.Reverse(steps)
 			return steps, n.Offset
-		case n.Kind == cel.Select && !n.Test:
+		case n.Kind == syntax.Select && !n.Test:
 			steps = append(steps, n.Name)
-		case n.Kind == cel.Call && n.Name == "_[_]" && n.Args[1].Kind == cel.Literal:
+		case n.Kind == syntax.Call && n.Name == "_[_]" && n.Args[1].Kind == syntax.Literal:
 			key, ok := n.Args[1].Value.(string)
 			if !ok {
 				return nil, 0

@@ -16,7 +16,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // Severity says how bad a finding is.
@@ -211,7 +211,7 @@ func (p *pass) field(d *manifest.Document, path, format string, args ...any) *Fi
 }
 
 // node is a finding about a part of an expression of the policy.
-func (p *pass) node(e *expression, n *cel.Node, format string, args ...any) *Finding {
+func (p *pass) node(e *expression, n *syntax.Node, format string, args ...any) *Finding {
 	return p.place(e, n.Line, n.Column, fmt.Sprintf(format, args...))
 }
 

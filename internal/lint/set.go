@@ -13,6 +13,7 @@ import (
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -81,7 +82,7 @@ type expression struct {
 	field string
 	text  string
 	patch bool // it is a JSON patch
-	root  *cel.Node
+	root  *syntax.Node
 	ops   []*operation // of a JSON patch
 
 	looked map[bool]facts // of a variable, see resolver.look

@@ -9,7 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // celControllers are the resources for which Kyverno makes policies of a MutatingPolicy for Pods,
@@ -75,7 +75,7 @@ func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 			addRule(spec.MatchConstraints, celControllers[resource], resource, operations)
 		}
 		move := func(text *string, configures bool) {
-			moved, err := (&cel.Relocation{Path: f.path, Field: inTemplate, Pointer: pointsIntoTemplate}).Relocate(*text, configures)
+			moved, err := (&syntax.Relocation{Path: f.path, Field: inTemplate, Pointer: pointsIntoTemplate}).Relocate(*text, configures)
 			if err != nil {
 				refuseFor("say spec.autogen.podControllers.controllers: [], and write a policy for the controllers", "autogen: %v", err)
 			}
@@ -114,19 +114,19 @@ func addRule(m *admissionregistrationv1.MatchResources, group, resource string, 
 	}})
 }
 
-// inTemplate implements cel.Relocation.Field: what Kyverno looks for in the template, and what in
+// inTemplate implements syntax.Relocation.Field: what Kyverno looks for in the template, and what in
 // the controller.
-func inTemplate(variable string, path []string) (cel.Moved, error) {
+func inTemplate(variable string, path []string) (syntax.Moved, error) {
 	if variable == "request" || len(path) == 0 && variable != "Object" {
-		return cel.Moved{Stays: true}, nil
+		return syntax.Moved{Stays: true}, nil
 	}
 	if variable == "Object" || path[0] == "spec" || path[0] == "metadata" && len(path) > 1 && (path[1] == "labels" || path[1] == "annotations") {
-		return cel.Moved{}, nil
+		return syntax.Moved{}, nil
 	}
-	return cel.Moved{Stays: true}, nil
+	return syntax.Moved{Stays: true}, nil
 }
 
-// pointsIntoTemplate implements cel.Relocation.Pointer: a JSON patch may change what inTemplate
+// pointsIntoTemplate implements syntax.Relocation.Pointer: a JSON patch may change what inTemplate
 // looks for in the template. "/" stands in operations that an expression takes out again.
 func pointsIntoTemplate(pointer string, whole bool) error {
 	if pointer == "/" && whole {
