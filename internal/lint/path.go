@@ -322,7 +322,7 @@ func (s *set) presentIn(p *subject, at path) presence {
 	}
 	all := unknown
 	for i, kind := range p.kinds {
-		one := s.present(kind, steps)
+		one := s.present(p, kind, steps)
 		if i > 0 && one != all {
 			return unknown
 		}
@@ -331,21 +331,33 @@ func (s *set) presentIn(p *subject, at path) presence {
 	return all
 }
 
-// maxPresence bounds how many parts are looked for.
+// maxPresence bounds how many parts are looked for because of one policy, and how many are
+// remembered.
 const maxPresence = 20_000
 
 // present finds out whether a part is there by putting an object without it through
-// what a server does to objects before admission.
-func (s *set) present(gvk schema.GroupVersionKind, steps path) presence {
+// what a server does to objects before admission. What a policy is told does not depend on what
+// others asked.
+func (s *set) present(p *subject, gvk schema.GroupVersionKind, steps path) presence {
 	key := kindName(gvk) + " " + steps.key()
-	if known, ok := s.presence[key]; ok {
+	if known, ok := p.presence[key]; ok {
 		return known
 	}
-	if len(s.presence) > maxPresence {
+	if len(p.presence) >= maxPresence {
 		return unknown
 	}
-	out := s.findPresence(gvk, steps)
-	s.presence[key] = out
+	out, ok := s.presence[key]
+	if !ok {
+		if len(s.presence) >= maxPresence {
+			clear(s.presence)
+		}
+		out = s.findPresence(gvk, steps)
+		s.presence[key] = out
+	}
+	if p.presence == nil {
+		p.presence = map[string]presence{}
+	}
+	p.presence[key] = out
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	kyverno "github.com/mapd-project/mapd/internal/kyverno/policy"
 	"github.com/mapd-project/mapd/internal/policyset"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
@@ -26,7 +27,7 @@ func ruleList() []Rule {
 	return []Rule{
 		{Name: invalidRule, Severity: Error, Summary: "a server refuses the policy or the binding", set: invalid},
 		{Name: "library", Severity: Error, Summary: "a function or macro that the oldest server of `--kubernetes` does not know", policy: library},
-		{Name: policy.UnknownField, Severity: Error, Summary: "a field that no matched kind has: set, patched or read", policy: func(p *pass) { p.static(); unknownFields(p) }, set: mutatorFields},
+		{Name: policy.UnknownField, Severity: Error, Summary: "a field that no matched kind has: set, patched or read", policy: func(p *pass) { p.static(); unknownFields(p) }, document: mutatorFields},
 		{Name: policy.AtomicField, Severity: Error, Summary: "an ApplyConfiguration that sets an atomic field, which is refused", policy: static},
 		{Name: policy.WrongType, Severity: Error, Summary: "a literal that does not fit its field", policy: func(p *pass) { p.static(); hugeQuantities(p) }},
 		{Name: policy.TypeName, Severity: Error, Summary: "an object literal whose type is not named after its fields", policy: static},
@@ -42,15 +43,15 @@ func ruleList() []Rule {
 		{Name: "exception", Severity: Warning, Summary: "a PolicyException that is not valid (error), has ended, never ends, names what is not there, is wide, or is nobody's (info)", set: exceptions},
 		{Name: "immutable-field", Severity: Warning, Summary: "an update of a field that a server does not let change", policy: immutableFields},
 		{Name: "integer-overflow", Severity: Error, Summary: "an integer that an ApplyConfiguration writes with fewer bits", policy: integerOverflow},
-		{Name: "kyverno", Severity: Error, Summary: "a policy that Kyverno refuses, a mutate rule that mapd cannot run (warning), or one that it runs otherwise (info)", set: kyvernoRules},
+		{Name: "kyverno", Severity: Error, Summary: "a policy that Kyverno refuses, a mutate rule that mapd cannot run (warning), or one that it runs otherwise (info)", document: kyvernoRules},
 		{Name: "missing-parent", Severity: Warning, Summary: "a JSONPatch on a place that may not be there", policy: missingParent},
 		{Name: "native-rollout", Severity: Warning, Summary: "a mode, a share or a breaker where nobody reads it", set: nativeRollout},
 		{Name: "not-idempotent", Severity: Warning, Summary: "a mutation that changes the object each time it runs", policy: notIdempotent},
-		{Name: "order-dependent", Severity: Warning, Summary: "two policies that set one field to different values", set: orderDependent},
-		{Name: "params", Severity: Warning, Summary: "parameters that are read and not bound, or bound and not read", policy: params},
+		{Name: "order-dependent", Severity: Warning, Summary: "two policies that set one field to different values", policy: settings, set: orderDependent},
+		{Name: "params", Severity: Warning, Summary: "parameters that are read and not bound, or bound and not read", beside: true, policy: params},
 		{Name: "reflection-value", Severity: Error, Summary: "a value that Kubernetes 1.37 cannot put into a JSONPatch", policy: reflectionValue},
 		{Name: "replicaset-template", Severity: Error, Summary: "a change of the template of ReplicaSets, which makes new ones without end", policy: replicaSets},
-		{Name: selectorRule, Severity: Warning, certain: true, Summary: "a selector that selects nothing", policy: selectors},
+		{Name: selectorRule, Severity: Warning, certain: true, Summary: "a selector that selects nothing", beside: true, policy: selectors},
 		{Name: "server-panic", Severity: Error, Summary: "a JSONPatch that makes a server drop the connection", policy: serverPanic},
 		{Name: "system-namespaces", Severity: Warning, Summary: "`failurePolicy: Fail` on Pods of kube-system", policy: systemNamespaces},
 		{Name: "test-operation", Severity: Error, Summary: "a test of a JSONPatch that always or never passes", policy: testOperations},
@@ -166,38 +167,40 @@ func unknownFields(p *pass) {
 }
 
 // mutatorFields finds fields of Gatekeeper's mutators that a server drops without a word.
-func mutatorFields(p *pass) {
-	for _, d := range p.set.mutators {
-		for _, n := range legacy.Unknown(d.Object) {
-			p.note(d, n.Field, d.ErrorAtKey(n.Field, errors.New(n.Message)), n.Field+": "+n.Message).Severity = Warning
-		}
+func mutatorFields(p *pass, d *manifest.Document) {
+	if !legacy.IsMutator(d.Object.GroupVersionKind()) {
+		return
+	}
+	for _, n := range legacy.Unknown(d.Object) {
+		p.note(d, n.Field, d.ErrorAtKey(n.Field, errors.New(n.Message)), n.Field+": "+n.Message).Severity = Warning
 	}
 }
 
 // kyvernoRules finds mutate rules of Kyverno's policies that no policy stands for exactly.
-func kyvernoRules(p *pass) {
+func kyvernoRules(p *pass, d *manifest.Document) {
+	if !kyverno.Is(d.Object.GroupVersionKind()) {
+		return
+	}
 	env, err := language(p.set.opts.Newest)
 	if err != nil {
 		return // said of the options
 	}
-	for _, d := range p.set.kyverno {
-		rules, errs := policyset.KyvernoRules(d, policy.Deps{Env: env, Types: p.set.types})
-		for _, err := range errs {
-			if at := (*manifest.PositionError)(nil); errors.As(err, &at) {
-				p.note(d, "", at, at.Err.Error())
-			}
+	rules, errs := policyset.KyvernoRules(d, policy.Deps{Env: env, Types: p.set.types})
+	for _, err := range errs {
+		if at := (*manifest.PositionError)(nil); errors.As(err, &at) {
+			p.note(d, "", at, at.Err.Error())
 		}
-		for i := range rules {
-			r := &rules[i]
-			text := r.Says()
-			if text == "" {
-				continue
-			}
-			f := p.field(d, r.Path, "%s", text)
-			f.Severity = Info
-			if !r.Converted() {
-				f.Severity = Warning
-			}
+	}
+	for i := range rules {
+		r := &rules[i]
+		text := r.Says()
+		if text == "" {
+			continue
+		}
+		f := p.field(d, r.Path, "%s", text)
+		f.Severity = Info
+		if !r.Converted() {
+			f.Severity = Warning
 		}
 	}
 }

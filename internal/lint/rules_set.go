@@ -629,36 +629,56 @@ func within(field string, of []string) bool {
 	})
 }
 
+// setting is a value that a policy always writes, into a field of a kind.
+type setting struct {
+	by    *subject
+	in    *expression
+	kind  schema.GroupVersionKind
+	write write
+}
+
+// settings are kept for orderDependent.
+func settings(p *pass) {
+	s := p.subject
+	if len(s.ofPart(api.MatchConditions)) > 0 || s.more {
+		return
+	}
+	for _, e := range s.ofPart(api.Mutations) {
+		for _, w := range s.writes(e) {
+			if w.conditional || w.value == nil || w.value.Kind != syntax.Literal || slices.Contains(w.path, anyElement) {
+				continue
+			}
+			for _, k := range s.kinds {
+				s.settings = append(s.settings, setting{s, e, k, w})
+			}
+		}
+	}
+}
+
 // orderDependent finds pairs of policies that set the same field to different values. A
 // server runs policies in a random order (spec §9.1).
 func orderDependent(p *pass) {
-	type setting struct {
-		value any
-		by    *subject
-	}
-	first := map[string]setting{}
+	first := map[string]*setting{}
 	for _, s := range p.set.policies {
-		if !s.sound || len(s.ofPart(api.MatchConditions)) > 0 || s.more || narrowed(s) {
+		if len(s.settings) == 0 || narrowed(s) {
 			continue
 		}
-		for _, e := range s.ofPart(api.Mutations) {
-			for _, w := range s.writes(e) {
-				if w.conditional || w.value == nil || w.value.Kind != syntax.Literal || slices.Contains(w.path, anyElement) {
-					continue
-				}
-				for _, k := range s.kinds {
-					id := group(s.doc) + " " + kindName(k) + " " + w.path.key()
-					before, ok := first[id]
-					if !ok {
-						first[id] = setting{w.value.Value, s}
-						continue
-					}
-					if before.by != s && before.value != w.value.Value {
-						own := &pass{set: p.set, rule: p.rule, subject: s}
-						own.node(e, w.value, "policy %s sets %s of %s to %v, and which of the two runs last is random", before.by.object.Name, w.path[1:], kindName(k), before.value)
-						break
-					}
-				}
+		said := (*syntax.Node)(nil) // one finding for a value
+		for i := range s.settings {
+			now := &s.settings[i]
+			if now.write.value == said {
+				continue
+			}
+			id := group(s.doc) + " " + kindName(now.kind) + " " + now.write.path.key()
+			before, ok := first[id]
+			if !ok {
+				first[id] = now
+				continue
+			}
+			if before.by != s && before.write.value.Value != now.write.value.Value {
+				said = now.write.value
+				own := &pass{set: p.set, rule: p.rule, subject: s}
+				own.node(now.in, said, "policy %s sets %s of %s to %v, and which of the two runs last is random", before.by.object.Name, now.write.path[1:], kindName(now.kind), before.write.value.Value)
 			}
 		}
 	}
