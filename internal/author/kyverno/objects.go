@@ -18,6 +18,25 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
+// Objects makes objects that a policy may be about.
+type Objects struct {
+	*literals
+	// ConfigMaps are the data of those that the rules read, by namespace/name. Some are missing.
+	ConfigMaps map[string]map[string]string
+}
+
+// NewObjects returns what makes objects of some kinds for a policy. Their containers may have these
+// images, too.
+func NewObjects(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVersionKind, images ...string) *Objects {
+	l := literalsOf(p, types, kinds)
+	l.images = append(l.images, images...)
+	return &Objects{l, configMapsOf(p, l)}
+}
+
+// Object returns the object at i, the same one for the same seed. It has none if a server would not
+// take it.
+func (o *Objects) Object(seed uint64, i int) verify.Object { return o.object(seed, i) }
+
 // literals is what a policy mentions: the objects that are made for it have some of that.
 type literals struct {
 	types         *openapi.Types
@@ -129,7 +148,11 @@ func (l *literals) field(name string, v any) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			if key := bare(k); !hasVariable(key) {
 				key = concrete.Replace(key)
-				l.labels[key] = append(l.labels[key], concrete.Replace(fmt.Sprint(m[k])))
+				value := fmt.Sprint(m[k])
+				if hasVariable(value) {
+					value = "x" // Kyverno evaluates what an object has
+				}
+				l.labels[key] = append(l.labels[key], concrete.Replace(value))
 			}
 		}
 	case "matchExpressions":
@@ -338,7 +361,7 @@ func distinct(v any) bool {
 				for _, each := range list {
 					m, _ := each.(map[string]any)
 					key := fmt.Sprint(m[keyOf[k]])
-					if m[keyOf[k]] == nil || key == "" || k == "topologySpreadConstraints" && m["whenUnsatisfiable"] == "" || seen[key] {
+					if m[keyOf[k]] == nil || key == "" || k == "topologySpreadConstraints" && (m["whenUnsatisfiable"] == nil || m["whenUnsatisfiable"] == "") || seen[key] {
 						return k == "ports" && m["containerPort"] == nil // of a Service
 					}
 					seen[key] = true
