@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/kyverno/convert"
@@ -265,7 +266,7 @@ func (g *maker) object() verify.Object {
 		u.SetGenerateName(u.GetName())
 		u.SetName("")
 	}
-	u.SetLabels(g.some(u.GetLabels()))
+	u.SetLabels(valid(g.some(u.GetLabels())))
 	u.SetAnnotations(g.some(nil))
 	for _, at := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
 		template, ok, _ := unstructured.NestedMap(obj, at...)
@@ -273,7 +274,7 @@ func (g *maker) object() verify.Object {
 			continue
 		}
 		t := &unstructured.Unstructured{Object: template}
-		t.SetLabels(g.some(t.GetLabels()))
+		t.SetLabels(valid(g.some(t.GetLabels())))
 		t.SetAnnotations(g.some(nil))
 		if spec, ok := template["spec"].(map[string]any); ok {
 			g.pod(spec)
@@ -306,7 +307,7 @@ func (g *maker) object() verify.Object {
 		}
 		ns := &unstructured.Unstructured{Object: map[string]any{}}
 		ns.SetName(u.GetNamespace())
-		ns.SetLabels(g.some(map[string]string{}))
+		ns.SetLabels(valid(g.some(map[string]string{})))
 		o.Namespace = ns.Object
 	}
 	if kind, err := g.types.Kind(gvk); err == nil {
@@ -402,6 +403,12 @@ func (g *maker) some(m map[string]string) map[string]string {
 		return nil
 	}
 	return out
+}
+
+// valid returns those labels that a server takes.
+func valid(labels map[string]string) map[string]string {
+	maps.DeleteFunc(labels, func(_, v string) bool { return len(validation.IsValidLabelValue(v)) > 0 })
+	return labels
 }
 
 // set gives a field that an expression names a value that it may be compared with, or none. The
