@@ -91,7 +91,10 @@ func (a *Assessment) Verifier() *Verification {
 		row := &v.Rules[len(v.Rules)-1]
 		kinds := kindsOf(r, a.types)
 		l := literalsOf(r.Policy, a.types, kinds)
-		t := verify.Task{Name: c.Policy, Allows: allowed, Reorders: r.Reorders()}
+		t := verify.Task{Name: c.Policy, Allows: allowed}
+		if r.Reorders() {
+			t.Ordered = r.Ordered
+		}
 		params, configMaps := configMapsOf(r, l)
 		if r.Policy.CEL != nil {
 			ref, err := celReference(r, a.types)
@@ -109,7 +112,7 @@ func (a *Assessment) Verifier() *Verification {
 			}
 			t.Reference = reference(engine, configMaps)
 			t.Explains = func(q verify.Request, ref, nat verify.Result) bool {
-				return r.Explains(convert.Case{Object: q.Object, Unchanged: verify.Defaulted(q.Object), User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
+				return r.Explains(convert.Case{Object: q.Object, Unchanged: verify.Defaulted(q.Object), Operation: q.Operation, User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused, Failed: ref.Failed}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
 			}
 		}
 		for _, u := range r.Units {
@@ -193,7 +196,7 @@ func reference(p *interpret.Policy, configMaps map[string]map[string]string) ver
 		if err != nil {
 			return verify.Result{}, err
 		}
-		return verify.Result{Object: out.Object, Refused: out.Refused}, nil
+		return verify.Result{Object: out.Object, Refused: out.Refused, Failed: out.Failed}, nil
 	}
 }
 

@@ -101,6 +101,15 @@ func Again(name string, object *unstructured.Unstructured, d *engine.Decision) [
 	return a.lines
 }
 
+// Excepted returns a line for each policy by a binding that an exception keeps from an object,
+// by the decision of Again.
+func Excepted(name string, d *engine.Decision) (out []Line) {
+	for _, reason := range explain.ExceptedBy(d) {
+		out = append(out, Line{Object: name, By: reason.Exception, Kind: ByException, Source: FromAgain, Note: reason.String()})
+	}
+	return out
+}
+
 type againReader struct {
 	name       string
 	made, live any
