@@ -60,6 +60,9 @@ func nativeRollout(p *pass) {
 	for _, b := range p.set.bindings {
 		if b.doc.Object.GroupVersionKind().Group == api.NativeGroup {
 			check(b.doc, native, api.OwnGroup)
+			if _, ok := b.doc.Object.GetAnnotations()[api.ExistingAnnotation]; ok {
+				p.field(b.doc, "metadata.annotations", "a server does not read %s: objects that exist stay as they are; only mapd does, in the group %s", api.ExistingAnnotation, api.OwnGroup)
+			}
 		}
 	}
 	for _, d := range p.set.mutators {
