@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno nightly e2e e2e-upgrade e2e-versions bench bench-compare bench-http scale attack bench-e2e fuzz fuzz-all image release kind
+.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno nightly e2e e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,7 @@ nightly: ## what takes long and finds little: all of the corpus on real servers,
 	@$(MAKE) --no-print-directory kyverno
 	@$(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory e2e-versions
+	@$(MAKE) --no-print-directory scale-cluster NODES=20 PODS=200 POLICIES=60 DURATION=3m ARGS="-replaced 50 -pod-policies 20"
 
 # The time limit is for all of it: building the servers, which is done once and
 # takes minutes, is before. How many tests run at once is in test/e2e/main_test.go; of
@@ -135,6 +136,21 @@ bench-compare: ## mapd's own benchmarks, this tree and BASE=REVISION in turns; B
 
 bench-http: build ## mapd and plain servers side by side over HTTPS: latency, CPU and memory, answers checked, goals as a table
 	$(GO) run ./test/load/bench $(ARGS)
+
+# How large a cluster scale-cluster is, and what is done to it.
+NODES      ?= 200
+PODS       ?= 2000
+POLICIES   ?= 150
+REPLICAS   ?= 2
+APISERVERS ?= 1
+DURATION   ?= 10m
+OUT        ?= bin/scale
+
+scale-cluster: build ## a cluster of NODES nodes and PODS Pods with mapd: latency, CPU, memory, faults, all of DURATION (10m); POLICIES, REPLICAS, APISERVERS, ARGS="-writes 20 …"; data into OUT; the first run builds KWOK
+	@test/e2e/servers/build.sh >/dev/null
+	@for program in kwok kube-controller-manager kube-scheduler; do test/e2e/scale/build.sh $$program >/dev/null || exit 1; done
+	GOGC=100 $(GO) test -tags e2e -count 1 -run '^TestScale$$' -timeout 3h ./test/e2e/scale -nodes $(NODES) -pods $(PODS) -policies $(POLICIES) \
+		-replicas $(REPLICAS) -apiservers $(APISERVERS) -duration $(DURATION) -mapd $(abspath bin/mapd) -out $(abspath $(OUT)) $(ARGS)
 
 attack: build ## what a hostile peer would do to mapd serve, with 100 and 10,000 policies: RSS, answers, and how bystanders fare; ARGS="-run REGEXP -during 10s …"
 	$(GO) run ./test/attack/run $(ARGS)

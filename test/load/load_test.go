@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/test/bench/pods"
 )
 
@@ -279,4 +282,67 @@ func TestUsage(t *testing.T) {
 	if err != nil || u.RSS == 0 || u.Peak < u.RSS {
 		t.Errorf("ReadUsage: %+v, %v", u, err)
 	}
+}
+
+// All policies of a Mix load and act, and what they have changed they change no more.
+func TestMix(t *testing.T) {
+	m := Mix{Group: api.OwnGroup, Policies: 60, Pods: 20, Tenants: 3}
+	var docs []byte
+	for _, o := range append(m.Context(), m.Objects()...) {
+		data, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(append(docs, "---\n"...), data...)
+	}
+	policies, err := mapd.Load(mapd.Options{}, mapd.File{Name: "mix.yaml", Data: docs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acting := map[string]bool{}
+	for i := range m.Tenants {
+		for _, kind := range []string{
+			"v1 Pod", "apps/v1 Deployment", "apps/v1 ReplicaSet", "v1 ConfigMap", "batch/v1 Job", "v1 Service", "batch/v1 CronJob", "v1 ServiceAccount",
+			"apps/v1 StatefulSet", "networking.k8s.io/v1 Ingress", "v1 PersistentVolumeClaim",
+		} {
+			version, kind, _ := strings.Cut(kind, " ")
+			object := map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "x", "namespace": Tenant(i)}}
+			if kind == "Pod" {
+				object["spec"] = pods.New(2, 1)["spec"]
+			}
+			once := evaluate(t, policies, object)
+			for _, s := range once.Decision.Steps {
+				acting[s.Policy] = true
+			}
+			if twice := evaluate(t, policies, once.Object()); twice.Changed() {
+				t.Errorf("%s in %s changes twice:\n%s", kind, Tenant(i), twice.DiffText(false))
+			}
+		}
+	}
+	if len(acting) != m.Policies {
+		t.Errorf("%d of %d policies act", len(acting), m.Policies)
+	}
+}
+
+func evaluate(t *testing.T, policies *mapd.Policies, object map[string]any) *mapd.Result {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d, err := range mapd.Read("object", bytes.NewReader(data)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := policies.Eval(t.Context(), d, mapd.RequestOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Denied() {
+			t.Fatal(result.Summary())
+		}
+		return result
+	}
+	t.Fatal("no document")
+	return nil
 }

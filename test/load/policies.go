@@ -87,6 +87,13 @@ func policy(group string, k Kind, i int, resource, namespace string) []*unstruct
 	mutation := map[string]any{"patchType": k.PatchType}
 	member := map[string]string{"JSONPatch": "jsonPatch", "ApplyConfiguration": "applyConfiguration"}[k.PatchType]
 	mutation[member] = map[string]any{"expression": k.Expression(i)}
+	return withBinding(group, name, map[string]any{
+		"reinvocationPolicy": "Never", "failurePolicy": "Fail", "matchConstraints": constraints, "mutations": []any{mutation},
+	}, map[string]any{"policyName": name})
+}
+
+// withBinding is a policy and its binding, of one name.
+func withBinding(group, name string, spec, binding map[string]any) []*unstructured.Unstructured {
 	object := func(kind string, spec map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": group + "/v1", "kind": kind,
@@ -94,10 +101,5 @@ func policy(group string, k Kind, i int, resource, namespace string) []*unstruct
 			"spec":     spec,
 		}}
 	}
-	return []*unstructured.Unstructured{
-		object("MutatingAdmissionPolicy", map[string]any{
-			"reinvocationPolicy": "Never", "failurePolicy": "Fail", "matchConstraints": constraints, "mutations": []any{mutation},
-		}),
-		object("MutatingAdmissionPolicyBinding", map[string]any{"policyName": name}),
-	}
+	return []*unstructured.Unstructured{object("MutatingAdmissionPolicy", spec), object("MutatingAdmissionPolicyBinding", binding)}
 }

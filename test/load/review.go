@@ -76,6 +76,12 @@ func PodReview(pod map[string]any) (*Review, error) {
 	return ParseReview(data)
 }
 
+// Body returns the review as one that is sent once.
+func (r *Review) Body() []byte {
+	body, _ := r.next(nil, 0)
+	return body
+}
+
 // next is the body with the n-th UID, in into's memory if that is enough.
 func (r *Review) next(into []byte, n int) (body []byte, id string) {
 	id = uid(n)

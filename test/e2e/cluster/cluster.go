@@ -56,6 +56,8 @@ func serverEnv() []string {
 type Cluster struct {
 	// Etcd and APIServer are nil if the test did not start them.
 	Etcd, APIServer *Process
+	// Added are the API servers of AddAPIServer.
+	Added []*Process
 	// Config is the administrator's; so are the two clients. They have no limit of
 	// requests per second.
 	Config     *rest.Config
@@ -64,10 +66,9 @@ type Cluster struct {
 	// Dir is where logs, data and kubeconfigs are.
 	Dir string
 
-	etcd    string // its URL
-	tokens  map[string]string
-	test    testing.TB
-	servers int // added
+	etcd   string // its URL
+	tokens map[string]string
+	test   testing.TB
 }
 
 // Start starts etcd and kube-apiserver and waits until they are ready. They end
@@ -129,10 +130,10 @@ func Start(t testing.TB, o Options) *Cluster {
 // certificate, and returns its address.
 func (c *Cluster) AddAPIServer(t testing.TB) *rest.Config {
 	t.Helper()
-	c.servers++
 	port := FreePort(t)
 	args := append(slices.Clone(c.APIServer.args), fmt.Sprintf("--secure-port=%d", port))
-	p := newProcess(t, c.Dir, fmt.Sprintf("kube-apiserver-%d", c.servers), c.APIServer.path, args, serverEnv())
+	p := newProcess(t, c.Dir, fmt.Sprintf("kube-apiserver-%d", len(c.Added)+2), c.APIServer.path, args, serverEnv())
+	c.Added = append(c.Added, p)
 	p.Start(t)
 	config := rest.CopyConfig(c.Config)
 	config.Host = fmt.Sprintf("https://127.0.0.1:%d", port)

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -318,10 +319,21 @@ func (r *Replica) Probe(ctx context.Context) error {
 
 // Get reads a page of the replica: /metrics, /healthz.
 func (r *Replica) Get(ctx context.Context, path string) (code int, body string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Addr+path, nil)
+	return r.do(ctx, http.MethodGet, path, nil)
+}
+
+// Ask sends an AdmissionReview to this replica, as an API server would for policies that
+// say Fail and Never.
+func (r *Replica) Ask(ctx context.Context, review []byte) (code int, body string, err error) {
+	return r.do(ctx, http.MethodPost, "/mutate/fail/never", review)
+}
+
+func (r *Replica) do(ctx context.Context, method, path string, send []byte) (code int, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+r.Addr+path, bytes.NewReader(send))
 	if err != nil {
 		return 0, "", err
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := r.client.Do(req)
 	if err != nil {
 		return 0, "", err

@@ -127,6 +127,16 @@ func (p *Process) Done() <-chan struct{} {
 	return p.done
 }
 
+// ExitCode is that of the process that has ended; -1 if it runs or a signal ended it.
+func (p *Process) ExitCode() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil || p.running() {
+		return -1
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
 // Stop sends SIGTERM and waits for the end. The test fails if that takes longer
 // than timeout, or if the exit code is not 0.
 func (p *Process) Stop(t testing.TB, timeout time.Duration) {

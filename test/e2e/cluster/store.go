@@ -5,9 +5,9 @@ package cluster
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,8 +20,8 @@ const (
 	storedBytes  = 1 << 20
 )
 
-// Store writes objects of a namespace to etcd, as an API server that keeps JSON would, with
-// no request for each. They need a kind, and a creationTimestamp and an uid are the
+// Store writes objects to etcd, as an API server that keeps JSON would, with no request for
+// each. resource is where a server keeps them, which for Nodes is minions. They need a kind, and a creationTimestamp and an uid are the
 // caller's. It needs a cluster that the test started.
 func (c *Cluster) Store(t testing.TB, resource string, objects ...metav1.Object) {
 	t.Helper()
@@ -63,7 +63,7 @@ func (c *Cluster) Store(t testing.TB, resource string, objects ...metav1.Object)
 			flush()
 		}
 		var p put
-		p.Request.Key, p.Request.Value = fmt.Appendf(nil, "/registry/%s/%s/%s", resource, o.GetNamespace(), o.GetName()), value
+		p.Request.Key, p.Request.Value = []byte(path.Join("/registry", resource, o.GetNamespace(), o.GetName())), value
 		puts, size = append(puts, p), size+len(value)
 	}
 	flush()
