@@ -101,10 +101,7 @@ func narrow(m *admissionregistrationv1.MatchResources) bool {
 	if m == nil {
 		return false
 	}
-	if s := m.ObjectSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-		return true
-	}
-	if s := m.NamespaceSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+	if !api.SelectsAll(m.ObjectSelector) || !api.SelectsAll(m.NamespaceSelector) {
 		return true
 	}
 	return len(m.ResourceRules) > 0 && !slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {

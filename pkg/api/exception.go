@@ -210,7 +210,7 @@ func ValidateException(e *PolicyException, rules ExceptionRules) Faults {
 		if slices.ContainsFunc(s.Namespaces, func(name string) bool { return name != e.Namespace }) {
 			errs = append(errs, field.Forbidden(path.Child("namespaces"), fmt.Sprintf("an exception in namespace %s is for objects of that namespace only", e.Namespace)))
 		}
-		if m := s.Match; m != nil && m.NamespaceSelector != nil && len(m.NamespaceSelector.MatchLabels)+len(m.NamespaceSelector.MatchExpressions) > 0 {
+		if m := s.Match; m != nil && !SelectsAll(m.NamespaceSelector) {
 			errs = append(errs, field.Forbidden(path.Child("match", "namespaceSelector"), fmt.Sprintf("an exception in namespace %s is for objects of that namespace only", e.Namespace)))
 		}
 	}

@@ -437,9 +437,7 @@ func (ix *Index) learn(k key) *candidates {
 	c := ix.compute(&k)
 	if len(known) < maxKeys {
 		next := make(map[key]*candidates, len(known)+1)
-		for k, c := range known {
-			next[k] = c
-		}
+		maps.Copy(next, known)
 		next[k] = c
 		ix.known.Store(&next)
 	}

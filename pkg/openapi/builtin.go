@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
 	"github.com/mapd-project/mapd/pkg/openapi/internal/compact"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 //go:generate go run ./internal/gen
@@ -133,8 +133,8 @@ type builtinModel struct {
 	name string
 }
 
-func (m *builtinModel) Schema() (*smdschema.Schema, smdschema.TypeRef) {
-	return m.doc.open(), smdschema.TypeRef{NamedType: &m.name}
+func (m *builtinModel) Schema() (*smd.Schema, smd.TypeRef) {
+	return m.doc.open(), smd.TypeRef{NamedType: &m.name}
 }
 
 // document is one embedded OpenAPI document. The merge schema is that of the
@@ -147,11 +147,11 @@ type document struct {
 	size   int
 	models map[string]*builtinModel // by kind
 
-	schema atomic.Pointer[smdschema.Schema] // nil: not opened
-	mu     sync.Mutex                       // of opening it
+	schema atomic.Pointer[smd.Schema] // nil: not opened
+	mu     sync.Mutex                 // of opening it
 }
 
-func (d *document) open() *smdschema.Schema {
+func (d *document) open() *smd.Schema {
 	if s := d.schema.Load(); s != nil {
 		return s
 	}

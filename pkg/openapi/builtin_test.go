@@ -21,17 +21,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // flatten writes the part of a schema that a type reaches, every name at its
 // first use spelled out, so that two schemas compare whatever their order.
-func flatten(s *smdschema.Schema, ref smdschema.TypeRef) map[string]any {
+func flatten(s *smd.Schema, ref smd.TypeRef) map[string]any {
 	out := map[string]any{}
-	var atom func(a smdschema.Atom) map[string]any
-	visit := func(ref smdschema.TypeRef) map[string]any {
+	var atom func(a smd.Atom) map[string]any
+	visit := func(ref smd.TypeRef) map[string]any {
 		r := map[string]any{"nullable": ref.Nullable}
 		if ref.ElementRelationship != nil {
 			r["relationship"] = *ref.ElementRelationship
@@ -44,7 +44,7 @@ func flatten(s *smdschema.Schema, ref smdschema.TypeRef) map[string]any {
 		r["named"] = name
 		if _, done := out[name]; !done {
 			out[name] = nil
-			def, ok := s.Resolve(smdschema.TypeRef{NamedType: &name})
+			def, ok := s.Resolve(smd.TypeRef{NamedType: &name})
 			if !ok {
 				out[name] = "missing"
 			} else {
@@ -53,7 +53,7 @@ func flatten(s *smdschema.Schema, ref smdschema.TypeRef) map[string]any {
 		}
 		return r
 	}
-	atom = func(a smdschema.Atom) map[string]any {
+	atom = func(a smd.Atom) map[string]any {
 		r := map[string]any{}
 		if a.Scalar != nil {
 			r["scalar"] = string(*a.Scalar)
@@ -92,7 +92,7 @@ func readModels(file string) (map[string]*spec.Schema, error) {
 }
 
 // upstreamSchema is the schema of a kind in managedfields' own converter.
-func upstreamSchema(t *testing.T, models map[string]*spec.Schema, gvk schema.GroupVersionKind) (*smdschema.Schema, smdschema.TypeRef) {
+func upstreamSchema(t *testing.T, models map[string]*spec.Schema, gvk schema.GroupVersionKind) (*smd.Schema, smd.TypeRef) {
 	t.Helper()
 	tc, err := managedfields.NewTypeConverter(models, false)
 	if err != nil {
@@ -208,7 +208,7 @@ func TestBuiltinFilesAreTheIndexs(t *testing.T) {
 	for gv, doc := range builtin().documents {
 		s := doc.open()
 		for kind, model := range doc.models {
-			if _, ok := s.Resolve(smdschema.TypeRef{NamedType: &model.name}); !ok {
+			if _, ok := s.Resolve(smd.TypeRef{NamedType: &model.name}); !ok {
 				t.Errorf("%v %s: no model %s", gv, kind, model.name)
 			}
 		}
@@ -349,7 +349,7 @@ func TestEquivalents(t *testing.T) {
 func TestHammerOpen(t *testing.T) {
 	types := New(Builtin())
 	gvk := schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}
-	got := make([]*smdschema.Schema, 16)
+	got := make([]*smd.Schema, 16)
 	hammer.Run(len(got), 1, func(i, _ int) {
 		k, err := types.Kind(gvk)
 		if err != nil {

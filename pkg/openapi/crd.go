@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-openapi/pkg/schemaconv"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // CRDs is the source of custom kinds: of every served version of the given
@@ -65,13 +65,13 @@ func (s *crdSource) Lookup(gvk schema.GroupVersionKind) Model {
 
 // A customModel is a kind of a CustomResourceDefinition or its list kind.
 type customModel struct {
-	schema *smdschema.Schema
+	schema *smd.Schema
 	name   string
 	custom *custom // nil for the list kind
 }
 
-func (m *customModel) Schema() (*smdschema.Schema, smdschema.TypeRef) {
-	return m.schema, smdschema.TypeRef{NamedType: &m.name}
+func (m *customModel) Schema() (*smd.Schema, smd.TypeRef) {
+	return m.schema, smd.TypeRef{NamedType: &m.name}
 }
 
 // custom holds what applies to objects of a custom kind beyond its document.
@@ -250,12 +250,12 @@ const (
 )
 
 // metaTypes are the types of metadata, which every document holds a copy of.
-func metaTypes() []smdschema.TypeDef {
+func metaTypes() []smd.TypeDef {
 	of := builtin().documents[apiextensionsv1.SchemeGroupVersion].open()
-	var out []smdschema.TypeDef
+	var out []smd.TypeDef
 	seen := map[string]bool{}
-	var visit func(ref smdschema.TypeRef)
-	visit = func(ref smdschema.TypeRef) {
+	var visit func(ref smd.TypeRef)
+	visit = func(ref smd.TypeRef) {
 		atom := ref.Inlined
 		if ref.NamedType != nil {
 			if seen[*ref.NamedType] {
@@ -282,7 +282,7 @@ func metaTypes() []smdschema.TypeDef {
 		}
 	}
 	for _, name := range []string{objectMetaModel, listMetaModel} {
-		visit(smdschema.TypeRef{NamedType: &name})
+		visit(smd.TypeRef{NamedType: &name})
 	}
 	return out
 }
@@ -292,7 +292,7 @@ func metaTypes() []smdschema.TypeDef {
 // pkg/controller/openapi/builder): the structural schema plus apiVersion, kind
 // and metadata, at the root and in embedded resources. That package itself is
 // out of bounds, because it needs client-go; a test compares the two.
-func publish(gvk schema.GroupVersionKind, listKind string, structural *structuralschema.Structural) (*smdschema.Schema, error) {
+func publish(gvk schema.GroupVersionKind, listKind string, structural *structuralschema.Structural) (*smd.Schema, error) {
 	root := structural.ToKubeOpenAPI()
 	root.SetProperty("metadata", *spec.RefSchema(modelPrefix + objectMetaModel))
 	root.SetProperty("apiVersion", *spec.StringProperty())

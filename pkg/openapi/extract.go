@@ -3,9 +3,7 @@ package openapi
 import (
 	"strings"
 
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // Difference returns the apply configuration that has exactly the fields in which after
@@ -14,9 +12,9 @@ import (
 // does not if something was removed or a list has another order. k may be nil: lists are
 // values then. It returns nil if the objects do not fit the schema.
 func (k *Kind) Difference(before, after map[string]any, owned []byte) (config map[string]any, exact bool) {
-	kind := typed.DeducedParseableType
+	kind := smd.DeducedParseableType
 	if k != nil {
-		var schema *smdschema.Schema
+		var schema *smd.Schema
 		if schema, kind.TypeRef = k.Schema(); schema == nil {
 			return nil, false
 		}
@@ -36,13 +34,13 @@ func (k *Kind) Difference(before, after map[string]any, owned []byte) (config ma
 	}
 	set := difference.Added.Union(difference.Modified)
 	if len(owned) > 0 {
-		had := fieldpath.NewSet()
+		had := smd.NewSet()
 		if err := had.FromJSON(strings.NewReader(string(owned))); err != nil {
 			return nil, false
 		}
 		set = set.Union(had)
 	}
-	part := now.ExtractItems(set.Leaves(), typed.WithAppendKeyFields())
+	part := now.ExtractItems(set.Leaves(), smd.WithAppendKeyFields())
 	config, ok := part.AsValue().Unstructured().(map[string]any)
 	if !ok {
 		return nil, false

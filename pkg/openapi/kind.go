@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // kindCache holds the kinds that were looked up and have a schema, so at most
@@ -89,9 +89,9 @@ func (k *Kind) Builtin() bool { return k.goType != nil }
 // Schema returns the merge schema: that of the document of the kind's own
 // group-version and of no other (spec §2.6). The schema is nil for a Kind that
 // came with an error. The first call opens the document.
-func (k *Kind) Schema() (*smdschema.Schema, smdschema.TypeRef) {
+func (k *Kind) Schema() (*smd.Schema, smd.TypeRef) {
 	if k.model == nil {
-		return nil, smdschema.TypeRef{}
+		return nil, smd.TypeRef{}
 	}
 	return k.model.Schema()
 }
@@ -142,6 +142,6 @@ func (k *Kind) Validate(obj map[string]any) error {
 	if s == nil {
 		return &NoKindError{GVK: k.gvk}
 	}
-	_, err := typed.ParseableType{Schema: s, TypeRef: ref}.FromUnstructured(obj, typed.AllowDuplicates)
+	_, err := smd.ParseableType{Schema: s, TypeRef: ref}.FromUnstructured(obj, smd.AllowDuplicates)
 	return err
 }

@@ -17,7 +17,8 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // A Source is a set of OpenAPI documents, one for each group-version, and the
@@ -41,7 +42,7 @@ type Model interface {
 	// Schema returns the merge schema of the kind. It may open the document, so
 	// the first call may take milliseconds; a Source has to make sure
 	// beforehand that this cannot fail.
-	Schema() (*smdschema.Schema, smdschema.TypeRef)
+	Schema() (*smd.Schema, smd.TypeRef)
 }
 
 // Resource describes how a kind is served.

@@ -1,12 +1,12 @@
 package openapi
 
-import smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+import "github.com/mapd-project/mapd/pkg/openapi/smd"
 
 // A Place is a position in the objects of a kind, with the merge schema there. The
 // zero Place is a position of which nothing is known.
 type Place struct {
-	schema *smdschema.Schema
-	atom   smdschema.Atom
+	schema *smd.Schema
+	atom   smd.Atom
 }
 
 // Root returns the place of the object itself, false for a Kind without a schema.
@@ -18,7 +18,7 @@ func (k *Kind) Root() (Place, bool) {
 	return at(s, ref)
 }
 
-func at(s *smdschema.Schema, ref smdschema.TypeRef) (Place, bool) {
+func at(s *smd.Schema, ref smd.TypeRef) (Place, bool) {
 	atom, ok := s.Resolve(ref)
 	// An empty reference, to the elements of a struct for one, resolves to nothing.
 	ok = ok && (atom.Scalar != nil || atom.List != nil || atom.Map != nil)
@@ -59,7 +59,7 @@ func (p Place) Declares(name string) bool {
 // A map has an element type and a struct has none, as in structured-merge-diff
 // (typed/validate.go).
 func (p Place) Refuses(name string) bool {
-	return p.atom.Map != nil && p.atom.Map.ElementType == (smdschema.TypeRef{}) && !p.Declares(name)
+	return p.atom.Map != nil && p.atom.Map.ElementType == (smd.TypeRef{}) && !p.Declares(name)
 }
 
 // Scalar returns the type of a scalar: "string", "numeric", "boolean" or, for what may
@@ -82,13 +82,13 @@ func (p Place) Keys() []string {
 
 // Type returns the merge schema of the place, for questions about its forms; it is
 // empty where nothing is known.
-func (p Place) Type() smdschema.Atom { return p.atom }
+func (p Place) Type() smd.Atom { return p.atom }
 
 // Atomic reports whether a merge may not go below this place: it replaces the
 // whole list, map or struct.
 func (p Place) Atomic() bool {
-	return p.atom.List != nil && p.atom.List.ElementRelationship == smdschema.Atomic ||
-		p.atom.Map != nil && p.atom.Map.ElementRelationship == smdschema.Atomic
+	return p.atom.List != nil && p.atom.List.ElementRelationship == smd.Atomic ||
+		p.atom.Map != nil && p.atom.Map.ElementRelationship == smd.Atomic
 }
 
 // Fields returns the names of the fields that the place declares, in the order of the

@@ -15,7 +15,8 @@ import (
 	"k8s.io/kube-openapi/pkg/schemaconv"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	kjson "sigs.k8s.io/json"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // Served is the source of one CustomResourceDefinition as a server holds it. It
@@ -267,10 +268,10 @@ func (s *documentSource) Lookup(gvk schema.GroupVersionKind) Model {
 }
 
 type documentModel struct {
-	schema *smdschema.Schema
+	schema *smd.Schema
 	name   string
 }
 
-func (m *documentModel) Schema() (*smdschema.Schema, smdschema.TypeRef) {
-	return m.schema, smdschema.TypeRef{NamedType: &m.name}
+func (m *documentModel) Schema() (*smd.Schema, smd.TypeRef) {
+	return m.schema, smd.TypeRef{NamedType: &m.name}
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/schemaconv"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 	"github.com/mapd-project/mapd/pkg/tree"
 	"github.com/mapd-project/mapd/test/hammer"
 )
@@ -211,7 +211,7 @@ func (newer) Lookup(gvk schema.GroupVersionKind) Model {
 	return nil
 }
 
-func (newer) Schema() (*smdschema.Schema, smdschema.TypeRef) {
+func (newer) Schema() (*smd.Schema, smd.TypeRef) {
 	specs, err := readModels("core_v1.json.zst")
 	if err != nil {
 		panic(err)
@@ -223,7 +223,7 @@ func (newer) Schema() (*smdschema.Schema, smdschema.TypeRef) {
 		panic(err)
 	}
 	name := "io.k8s.api.core.v1.Pod"
-	return s, smdschema.TypeRef{NamedType: &name}
+	return s, smd.TypeRef{NamedType: &name}
 }
 
 // Fields of a newer server survive, whatever else has to be settled.
@@ -273,7 +273,7 @@ func (older) Lookup(gvk schema.GroupVersionKind) Model {
 	return older{}
 }
 
-func (older) Schema() (*smdschema.Schema, smdschema.TypeRef) {
+func (older) Schema() (*smd.Schema, smd.TypeRef) {
 	specs, err := readModels("core_v1.json.zst")
 	if err != nil {
 		panic(err)
@@ -285,7 +285,7 @@ func (older) Schema() (*smdschema.Schema, smdschema.TypeRef) {
 		panic(err)
 	}
 	name := "io.k8s.api.core.v1.Pod"
-	return s, smdschema.TypeRef{NamedType: &name}
+	return s, smd.TypeRef{NamedType: &name}
 }
 
 // A field that an older server would lose without a word is refused.

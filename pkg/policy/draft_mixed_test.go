@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
 
 	"github.com/mapd-project/mapd/pkg/cel"
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 	"github.com/mapd-project/mapd/pkg/policy/internal/random"
 	"github.com/mapd-project/mapd/pkg/policy/merge"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -67,8 +67,8 @@ var mixedKinds = []schema.GroupVersionKind{
 type mixer struct {
 	*random.Dice
 	kind   *openapi.Kind
-	schema *smdschema.Schema
-	ref    smdschema.TypeRef
+	schema *smd.Schema
+	ref    smd.TypeRef
 	// pool are values that no mutation copies for itself, as those of constants
 	// and parameters are.
 	pool []any
@@ -78,11 +78,11 @@ type mixer struct {
 type spot struct {
 	path  string
 	value any
-	ref   smdschema.TypeRef
+	ref   smd.TypeRef
 	typed bool
 }
 
-func (x *mixer) made(ref smdschema.TypeRef, depth int, patch bool) any {
+func (x *mixer) made(ref smd.TypeRef, depth int, patch bool) any {
 	return (&random.Maker{Dice: x.Dice, Schema: x.schema, Patch: patch, Left: 20}).Make(ref, depth)
 }
 

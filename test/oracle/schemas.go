@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/spec3"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // converters hands out one type converter per group-version, as a server's
@@ -100,7 +100,7 @@ type builtinConverter struct{}
 
 var parseable sync.Map // schema.GroupVersionKind → typed.ParseableType
 
-func (builtinConverter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+func (builtinConverter) ObjectToTyped(obj runtime.Object, opts ...smd.ValidationOptions) (*smd.TypedValue, error) {
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	known, ok := parseable.Load(gvk)
 	if !ok {
@@ -109,16 +109,16 @@ func (builtinConverter) ObjectToTyped(obj runtime.Object, opts ...typed.Validati
 			return nil, fmt.Errorf("no corresponding type for %v", gvk)
 		}
 		s, ref := kind.Schema()
-		known, _ = parseable.LoadOrStore(gvk, typed.ParseableType{Schema: s, TypeRef: ref})
+		known, _ = parseable.LoadOrStore(gvk, smd.ParseableType{Schema: s, TypeRef: ref})
 	}
-	t := known.(typed.ParseableType)
+	t := known.(smd.ParseableType)
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return t.FromUnstructured(u.Object, opts...)
 	}
 	return t.FromStructured(obj, opts...)
 }
 
-func (builtinConverter) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
+func (builtinConverter) TypedToObject(v *smd.TypedValue) (runtime.Object, error) {
 	tree, ok := v.AsValue().Unstructured().(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("the merged value is not a map")

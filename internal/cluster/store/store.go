@@ -445,6 +445,29 @@ func (s *Store) Whole(a authorizer.Authorizer) *engine.Engine {
 	return e
 }
 
+// Some is Whole with only the policies by the bindings that keep wants, and without features.
+func (s *Store) Some(a authorizer.Authorizer, keep func(*binding.Binding) bool) *engine.Engine {
+	p := s.published.Load()
+	if p == nil {
+		return nil
+	}
+	c := p.catalogue
+	c.ids = slices.Clone(c.ids)
+	for i, b := range c.bindings {
+		if b.binding == nil || !keep(b.binding) {
+			c.ids[i] = webhook.ID{}
+		}
+	}
+	stage, err := c.stage(s.sources)
+	if err != nil { // only for two objects of one name
+		s.log.Error("policies cannot be run together", "error", err)
+		return nil
+	}
+	e := engine.New(engine.Options{Authorizer: a, Convert: s.engine.Convert})
+	e.Publish(stage)
+	return e
+}
+
 type admitter struct {
 	store  *Store
 	engine *engine.Engine

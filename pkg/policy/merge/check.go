@@ -8,11 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
-
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
+	"github.com/mapd-project/mapd/pkg/policy/draft"
 )
 
 // Check validates an apply configuration and refuses atomic content in it
@@ -87,12 +85,12 @@ func unrepresentable(v any) (place string, number *float64) {
 // one; maps are walked in the order of their keys so that a text is the same
 // each time (the library's own order is random).
 type checker struct {
-	schema *smdschema.Schema
+	schema *smd.Schema
 }
 
 // sound reports whether validate and atomics find nothing in v. It looks at all
 // of it at once and makes nothing; false means that those have to be asked.
-func (c checker) sound(v any, tr smdschema.TypeRef) bool {
+func (c checker) sound(v any, tr smd.TypeRef) bool {
 	atom, ok := c.schema.Resolve(tr)
 	if !ok || v == nil {
 		return false
@@ -100,7 +98,7 @@ func (c checker) sound(v any, tr smdschema.TypeRef) bool {
 	switch atom = deduce(atom, v); {
 	case atom.Map != nil:
 		fields, ok := v.(map[string]any)
-		if !ok || atom.Map.ElementRelationship == smdschema.Atomic {
+		if !ok || atom.Map.ElementRelationship == smd.Atomic {
 			return false
 		}
 		for key, v := range fields {
@@ -125,9 +123,9 @@ func (c checker) sound(v any, tr smdschema.TypeRef) bool {
 }
 
 // soundList leaves long lists to validate: their keys are compared each with each.
-func (c checker) soundList(list []any, t *smdschema.List) bool {
+func (c checker) soundList(list []any, t *smd.List) bool {
 	var room [32]itemKey
-	if t.ElementRelationship != smdschema.Associative || len(list) > len(room) {
+	if t.ElementRelationship != smd.Associative || len(list) > len(room) {
 		return false
 	}
 	keys, seen := newKeyer(c.schema, t), room[:0]
@@ -142,7 +140,7 @@ func (c checker) soundList(list []any, t *smdschema.List) bool {
 }
 
 // validate is typed.TypedValue.Validate without options.
-func (c checker) validate(v any, tr smdschema.TypeRef) typed.ValidationErrors {
+func (c checker) validate(v any, tr smd.TypeRef) smd.ValidationErrors {
 	atom, ok := c.schema.Resolve(tr)
 	if !ok {
 		name := "inlined type"
@@ -163,13 +161,13 @@ func (c checker) validate(v any, tr smdschema.TypeRef) typed.ValidationErrors {
 	return invalidAtom(tr)
 }
 
-func (c checker) validateMap(v any, t *smdschema.Map) (errs typed.ValidationErrors) {
+func (c checker) validateMap(v any, t *smd.Map) (errs smd.ValidationErrors) {
 	if v == nil {
 		return nil
 	}
 	fields, ok := v.(map[string]any)
 	if !ok {
-		return invalid("expected map, got %v", value.NewValueInterface(v))
+		return invalid("expected map, got %v", smd.NewValueInterface(v))
 	}
 	one := func(key string, v any) bool {
 		ft := t.ElementType
@@ -205,15 +203,15 @@ func (c checker) validateMap(v any, t *smdschema.Map) (errs typed.ValidationErro
 	return nil
 }
 
-func (c checker) validateList(v any, t *smdschema.List) (errs typed.ValidationErrors) {
+func (c checker) validateList(v any, t *smd.List) (errs smd.ValidationErrors) {
 	if v == nil {
 		return nil
 	}
 	list, ok := v.([]any)
 	if !ok {
-		return invalid("expected list, got %v", value.NewValueInterface(v))
+		return invalid("expected list, got %v", smd.NewValueInterface(v))
 	}
-	if t.ElementRelationship != smdschema.Associative {
+	if t.ElementRelationship != smd.Associative {
 		for i, item := range list {
 			if sub := c.validate(item, t.ElementType); sub != nil {
 				errs = append(errs, sub.WithPrefix("["+strconv.Itoa(i)+"]")...)
@@ -246,26 +244,26 @@ func (c checker) validateList(v any, t *smdschema.List) (errs typed.ValidationEr
 
 // validateScalar is the library's function of that name (typed/validate.go);
 // its texts print the value in two ways, both reproduced.
-func validateScalar(v any, t smdschema.Scalar) typed.ValidationErrors {
+func validateScalar(v any, t smd.Scalar) smd.ValidationErrors {
 	if v == nil {
 		return nil
 	}
 	switch t {
-	case smdschema.Numeric:
+	case smd.Numeric:
 		if !isNumber(v) {
 			return invalid("expected numeric (int or float), got %T", v)
 		}
-	case smdschema.String:
+	case smd.String:
 		if _, ok := v.(string); !ok {
-			return invalid("expected string, got %#v", value.NewValueInterface(v))
+			return invalid("expected string, got %#v", smd.NewValueInterface(v))
 		}
-	case smdschema.Boolean:
+	case smd.Boolean:
 		if _, ok := v.(bool); !ok {
-			return invalid("expected boolean, got %v", value.NewValueInterface(v))
+			return invalid("expected boolean, got %v", smd.NewValueInterface(v))
 		}
-	case smdschema.Untyped:
+	case smd.Untyped:
 		if !isScalar(v) {
-			return invalid("expected any scalar, got %v", value.NewValueInterface(v))
+			return invalid("expected any scalar, got %v", smd.NewValueInterface(v))
 		}
 	default:
 		return invalid("unexpected scalar type in schema: %v", t)
@@ -277,7 +275,7 @@ func validateScalar(v any, t smdschema.Scalar) typed.ValidationErrors {
 // names, in the sense of k8s.io/apiserver …/mutating/patch/smd.go: findAtomics
 // (spec §7.3): presence alone counts, and the values of a map without declared
 // fields are not looked at.
-func (c checker) atomics(found []string, path []string, v any, tr smdschema.TypeRef) []string {
+func (c checker) atomics(found []string, path []string, v any, tr smd.TypeRef) []string {
 	atom, ok := c.schema.Resolve(tr)
 	if !ok {
 		return found
@@ -287,11 +285,11 @@ func (c checker) atomics(found []string, path []string, v any, tr smdschema.Type
 		if atom.Map == nil {
 			return found
 		}
-		if atom.Map.ElementRelationship == smdschema.Atomic {
+		if atom.Map.ElementRelationship == smd.Atomic {
 			found = append(found, strings.Join(path, ""))
 		}
 		for key, child := range v {
-			if f, ok := atom.Map.FindField(key); ok && mayHold(child) {
+			if f, ok := atom.Map.FindField(key); ok && draft.IsContainer(child) {
 				found = c.atomics(found, append(path, ".", key), child, f.Type)
 			}
 		}
@@ -299,11 +297,11 @@ func (c checker) atomics(found []string, path []string, v any, tr smdschema.Type
 		if atom.List == nil {
 			return found
 		}
-		if atom.List.ElementRelationship == smdschema.Atomic {
+		if atom.List.ElementRelationship == smd.Atomic {
 			found = append(found, strings.Join(path, ""))
 		}
 		for i, child := range v {
-			if mayHold(child) {
+			if draft.IsContainer(child) {
 				found = c.atomics(found, append(path, "[", strconv.Itoa(i), "]"), child, atom.List.ElementType)
 			}
 		}
@@ -311,21 +309,13 @@ func (c checker) atomics(found []string, path []string, v any, tr smdschema.Type
 	return found
 }
 
-func mayHold(v any) bool {
-	switch v.(type) {
-	case map[string]any, []any:
-		return true
-	}
-	return false
+func isZeroRef(tr smd.TypeRef) bool { return tr == smd.TypeRef{} }
+
+func invalid(format string, args ...any) smd.ValidationErrors {
+	return smd.ValidationErrors{{ErrorMessage: fmt.Sprintf(format, args...)}}
 }
 
-func isZeroRef(tr smdschema.TypeRef) bool { return tr == smdschema.TypeRef{} }
-
-func invalid(format string, args ...any) typed.ValidationErrors {
-	return typed.ValidationErrors{{ErrorMessage: fmt.Sprintf(format, args...)}}
-}
-
-func invalidAtom(tr smdschema.TypeRef) typed.ValidationErrors {
+func invalidAtom(tr smd.TypeRef) smd.ValidationErrors {
 	name := "inlined"
 	if tr.NamedType != nil {
 		name = "named type: " + *tr.NamedType
@@ -333,7 +323,7 @@ func invalidAtom(tr smdschema.TypeRef) typed.ValidationErrors {
 	return invalid("schema error: invalid atom: %v", name)
 }
 
-func noType(tr smdschema.TypeRef) typed.ValidationErrors {
+func noType(tr smd.TypeRef) smd.ValidationErrors {
 	name := ""
 	if tr.NamedType != nil {
 		name = *tr.NamedType

@@ -8,9 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // itemKey is the identity of a list element: of a set, the value; of a list
@@ -30,7 +28,7 @@ type (
 
 // keyer derives the identities of one list's elements.
 type keyer struct {
-	list *smdschema.List
+	list *smd.List
 	// two are the defaults of the first two keys, more those of the others; nil:
 	// none.
 	two  [2]any
@@ -49,7 +47,7 @@ func (k *keyer) absent(i int) any {
 	return k.more[i-len(k.two)]
 }
 
-func newKeyer(s *smdschema.Schema, t *smdschema.List) keyer {
+func newKeyer(s *smd.Schema, t *smd.List) keyer {
 	k := keyer{list: t}
 	atom, ok := s.Resolve(t.ElementType)
 	switch {
@@ -79,7 +77,7 @@ func newKeyer(s *smdschema.Schema, t *smdschema.List) keyer {
 
 // of is the identity of item, or why it has none.
 func (k *keyer) of(item any) (itemKey, error) {
-	if k.list.ElementRelationship != smdschema.Associative {
+	if k.list.ElementRelationship != smd.Associative {
 		return itemKey{}, fmt.Errorf("invalid indexing of non-associative list")
 	}
 	if len(k.list.Keys) == 0 {
@@ -205,11 +203,11 @@ func encodeKey(v any) string {
 // element is item's path element as the library prints it.
 func (k *keyer) element(item any) string {
 	if len(k.list.Keys) == 0 {
-		v := value.NewValueInterface(item)
-		return fieldpath.PathElement{Value: &v}.String()
+		v := smd.NewValueInterface(item)
+		return smd.PathElement{Value: &v}.String()
 	}
 	fields, _ := item.(map[string]any)
-	var list value.FieldList
+	var list smd.FieldList
 	for i, name := range k.list.Keys {
 		v, found := fields[name]
 		if !found {
@@ -217,9 +215,9 @@ func (k *keyer) element(item any) string {
 			found = v != nil
 		}
 		if found {
-			list = append(list, value.Field{Name: name, Value: value.NewValueInterface(v)})
+			list = append(list, smd.Field{Name: name, Value: smd.NewValueInterface(v)})
 		}
 	}
 	list.Sort()
-	return fieldpath.PathElement{Key: &list}.String()
+	return smd.PathElement{Key: &list}.String()
 }

@@ -6,10 +6,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 	"github.com/mapd-project/mapd/pkg/policy/draft"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
@@ -130,7 +129,7 @@ var errUnsure = errors.New("unsure")
 // instead. The differential test holds the two together.
 type merger struct {
 	draft  *draft.Draft
-	schema *smdschema.Schema
+	schema *smd.Schema
 	// sure merges only what does the same whether the object is settled at one
 	// place or as a whole, and is found by comparing the object before and after.
 	sure bool
@@ -149,7 +148,7 @@ func (m *merger) release(part any, values int) {
 }
 
 // root merges a patch into the whole object. Both sides must conform to the type.
-func (m *merger) root(live, patch any, tr smdschema.TypeRef, spot openapi.Spot) error {
+func (m *merger) root(live, patch any, tr smd.TypeRef, spot openapi.Spot) error {
 	atom, ok := m.schema.Resolve(tr)
 	if !ok {
 		return noType(tr)
@@ -159,7 +158,7 @@ func (m *merger) root(live, patch any, tr smdschema.TypeRef, spot openapi.Spot) 
 	switch atom = deduce(atom, patch); {
 	case atom.Map == nil && atom.Scalar == nil && atom.List == nil:
 		return invalidAtom(tr)
-	case atom.Map != nil && atom.Map.ElementRelationship != smdschema.Atomic && len(l) > 0:
+	case atom.Map != nil && atom.Map.ElementRelationship != smd.Atomic && len(l) > 0:
 		return m.members(l, p, atom.Map, spot, false)
 	case m.sure:
 		return errUnsure
@@ -171,7 +170,7 @@ func (m *merger) root(live, patch any, tr smdschema.TypeRef, spot openapi.Spot) 
 
 // members merges two maps, of which live is at the cursor. It may be an element of a
 // list.
-func (m *merger) members(live, patch map[string]any, t *smdschema.Map, spot openapi.Spot, element bool) error {
+func (m *merger) members(live, patch map[string]any, t *smd.Map, spot openapi.Spot, element bool) error {
 	m.release(patch, len(patch))
 	for key, pv := range patch {
 		at := spot
@@ -214,7 +213,7 @@ func (m *merger) write(t tree.Token, live any, found bool, patch any, spot *open
 
 // child merges a value into a child of the container at the cursor. Both sides exist;
 // either may be null. Both must conform to the type.
-func (m *merger) child(token tree.Token, live, patch any, tr smdschema.TypeRef, spot openapi.Spot) error {
+func (m *merger) child(token tree.Token, live, patch any, tr smd.TypeRef, spot openapi.Spot) error {
 	atom, ok := m.schema.Resolve(tr)
 	switch {
 	case m.sure && (patch == nil || !ok):
@@ -233,7 +232,7 @@ func (m *merger) child(token tree.Token, live, patch any, tr smdschema.TypeRef, 
 	case atom.Map != nil:
 		l, _ := live.(map[string]any)
 		p, _ := patch.(map[string]any)
-		atomic := atom.Map.ElementRelationship == smdschema.Atomic
+		atomic := atom.Map.ElementRelationship == smd.Atomic
 		switch {
 		case m.sure && (l == nil || p == nil || atomic):
 			return errUnsure
@@ -250,9 +249,9 @@ func (m *merger) child(token tree.Token, live, patch any, tr smdschema.TypeRef, 
 	case atom.List != nil:
 		l, _ := live.([]any)
 		p, _ := patch.([]any)
-		atomic := atom.List.ElementRelationship == smdschema.Atomic
+		atomic := atom.List.ElementRelationship == smd.Atomic
 		switch {
-		case m.sure && (l == nil || p == nil || atom.List.ElementRelationship != smdschema.Associative):
+		case m.sure && (l == nil || p == nil || atom.List.ElementRelationship != smd.Associative):
 			return errUnsure
 		case len(p) == 0 && !atomic && (m.sure || len(l) > 0):
 			return nil
@@ -276,7 +275,7 @@ func (m *merger) child(token tree.Token, live, patch any, tr smdschema.TypeRef, 
 // their place relative to their neighbours. Copies of a live element that the patch
 // names collapse into the patch's element alone, since the library cannot say which
 // of them it would merge with (typed/merge.go: visitListItems, indexListPathElements).
-func (m *merger) list(token tree.Token, list any, patch []any, t *smdschema.List, spot openapi.Spot) error {
+func (m *merger) list(token tree.Token, list any, patch []any, t *smd.List, spot openapi.Spot) error {
 	live := list.([]any)
 	if m.sure && !spot.Element() {
 		return errUnsure
@@ -365,7 +364,7 @@ func (m *merger) list(token tree.Token, list any, patch []any, t *smdschema.List
 }
 
 // element merges a value into an element of the list at the cursor.
-func (m *merger) element(i int, live, patch any, t *smdschema.List, spot openapi.Spot) error {
+func (m *merger) element(i int, live, patch any, t *smd.List, spot openapi.Spot) error {
 	token := tree.Token{Index: i}
 	if !m.sure {
 		return m.child(token, live, patch, t.ElementType, spot)
@@ -379,7 +378,7 @@ func (m *merger) element(i int, live, patch any, t *smdschema.List, spot openapi
 		return nil
 	}
 	atom, ok := m.schema.Resolve(t.ElementType)
-	if !ok || atom.Map == nil || atom.Map.ElementRelationship == smdschema.Atomic || len(l) == 0 {
+	if !ok || atom.Map == nil || atom.Map.ElementRelationship == smd.Atomic || len(l) == 0 {
 		return errUnsure
 	}
 	m.draft.Edit.Down(token, live)
@@ -480,25 +479,25 @@ func (x *nameIndex) find(key itemKey) int {
 }
 
 func noKey(i int, err error) error {
-	return typed.ValidationErrors{{ErrorMessage: fmt.Sprintf("element %d: %v", i, err)}}
+	return smd.ValidationErrors{{ErrorMessage: fmt.Sprintf("element %d: %v", i, err)}}
 }
 
 // deduce narrows a type that allows several forms to the one that v has
 // (typed/helpers.go: deduceAtom).
-func deduce(atom smdschema.Atom, v any) smdschema.Atom {
+func deduce(atom smd.Atom, v any) smd.Atom {
 	switch v := v.(type) {
 	case nil:
 	case map[string]any, map[any]any:
 		if atom.Map != nil {
-			return smdschema.Atom{Map: atom.Map}
+			return smd.Atom{Map: atom.Map}
 		}
 	case []any:
 		if atom.List != nil {
-			return smdschema.Atom{List: atom.List}
+			return smd.Atom{List: atom.List}
 		}
 	default:
 		if atom.Scalar != nil && isScalar(v) {
-			return smdschema.Atom{Scalar: atom.Scalar}
+			return smd.Atom{Scalar: atom.Scalar}
 		}
 	}
 	return atom
@@ -522,7 +521,7 @@ func isNumber(v any) bool {
 }
 
 func prefixed(err error, prefix string) error {
-	if errs, ok := err.(typed.ValidationErrors); ok {
+	if errs, ok := err.(smd.ValidationErrors); ok {
 		return errs.WithPrefix(prefix)
 	}
 	return err

@@ -10,11 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/mapd-project/mapd/pkg/openapi"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 	"github.com/mapd-project/mapd/pkg/policy/draft"
 	"github.com/mapd-project/mapd/pkg/policy/internal/random"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -102,13 +100,13 @@ types:
 // schemaUnderTest is a type of some schema.
 type schemaUnderTest struct {
 	name   string
-	schema *smdschema.Schema
-	ref    smdschema.TypeRef
+	schema *smd.Schema
+	ref    smd.TypeRef
 }
 
 func schemasUnderTest(t testing.TB) []schemaUnderTest {
 	t.Helper()
-	parser, err := typed.NewParser(widgetSchema)
+	parser, err := smd.NewParser(widgetSchema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +139,7 @@ func object(t testing.TB, text string) map[string]any {
 
 // mergeValues merges a patch into a value that is not settled, after having undone the
 // same once.
-func mergeValues(s *smdschema.Schema, live, patch any, ref smdschema.TypeRef) (any, error) {
+func mergeValues(s *smd.Schema, live, patch any, ref smd.TypeRef) (any, error) {
 	var d draft.Draft
 	d.Edit.Reset(live)
 	m := merger{draft: &d, schema: s}
@@ -165,25 +163,25 @@ func compareMerge(t testing.TB, s schemaUnderTest, live, patch any) (merged bool
 	liveText, _ := json.Marshal(live)
 	patchText, _ := json.Marshal(patch)
 
-	patchTyped, wantErr := typed.AsTyped(value.NewValueInterface(patch), s.schema, s.ref)
+	patchTyped, wantErr := smd.AsTyped(smd.NewValueInterface(patch), s.schema, s.ref)
 	gotErrs := checker{s.schema}.validate(patch, s.ref)
 	if (wantErr != nil) != (len(gotErrs) > 0) {
 		t.Fatalf("validate: %v, typed says %v\n%s", gotErrs, wantErr, show())
 	}
 	if wantErr != nil {
 		// Several come in random order, and not always all of them.
-		if want := wantErr.(typed.ValidationErrors); len(want) == 1 && len(gotErrs) == 1 && countErrors(s, patch) == 1 && want.Error() != gotErrs.Error() {
+		if want := wantErr.(smd.ValidationErrors); len(want) == 1 && len(gotErrs) == 1 && countErrors(s, patch) == 1 && want.Error() != gotErrs.Error() {
 			t.Fatalf("validate:\n%v\ntyped says\n%v\n%s", gotErrs, wantErr, show())
 		}
 		return false
 	}
-	liveTyped, err := typed.AsTyped(value.NewValueInterface(live), s.schema, s.ref, typed.AllowDuplicates)
+	liveTyped, err := smd.AsTyped(smd.NewValueInterface(live), s.schema, s.ref, smd.AllowDuplicates)
 	if err != nil {
 		return false
 	}
 	mergedTyped, err := liveTyped.Merge(patchTyped)
 	if err != nil {
-		t.Fatalf("typed.Merge: %v\n%s", err, show())
+		t.Fatalf("smd.Merge: %v\n%s", err, show())
 	}
 	var want any
 	if v := mergedTyped.AsValue(); v != nil {
@@ -194,7 +192,7 @@ func compareMerge(t testing.TB, s schemaUnderTest, live, patch any) (merged bool
 		t.Fatalf("merge: %v\n%s", err, show())
 	}
 	if !tree.Equal(want, got) {
-		t.Fatalf("-typed.Merge +merge\n%s\n%s", cmp.Diff(want, got), show())
+		t.Fatalf("-smd.Merge +merge\n%s\n%s", cmp.Diff(want, got), show())
 	}
 	if tree.Equal(live, got) && !tree.Same(live, got) {
 		t.Fatalf("nothing changed, but the result is not the live value\n%s", show())
@@ -214,8 +212,8 @@ func compareMerge(t testing.TB, s schemaUnderTest, live, patch any) (merged bool
 func countErrors(s schemaUnderTest, patch any) int {
 	most := 0
 	for range 8 {
-		_, err := typed.AsTyped(value.NewValueInterface(patch), s.schema, s.ref)
-		if errs, ok := err.(typed.ValidationErrors); ok {
+		_, err := smd.AsTyped(smd.NewValueInterface(patch), s.schema, s.ref)
+		if errs, ok := err.(smd.ValidationErrors); ok {
 			most = max(most, len(errs))
 		}
 	}
@@ -297,7 +295,7 @@ func FuzzMerge(f *testing.F) {
 
 // TestMergeLists has the orders of spec §7.4.
 func TestMergeLists(t *testing.T) {
-	parser, err := typed.NewParser(widgetSchema)
+	parser, err := smd.NewParser(widgetSchema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +328,7 @@ func TestMergeLists(t *testing.T) {
 
 // TestAtomics has the rule of spec §7.3.
 func TestAtomics(t *testing.T) {
-	parser, err := typed.NewParser(widgetSchema)
+	parser, err := smd.NewParser(widgetSchema)
 	if err != nil {
 		t.Fatal(err)
 	}

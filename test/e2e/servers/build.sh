@@ -8,7 +8,8 @@
 #
 # MAPD_E2E_CACHE is where they are kept, by default mapd-e2e in the user's cache.
 # MAPD_E2E_KUBERNETES is another release of kube-apiserver, such as 1.34.9. It is
-# built from what its own go.mod names; etcd and kubectl stay those of ours.
+# built from what its own go.mod names, with the Go that it asks for; etcd and
+# kubectl stay those of ours.
 set -eu
 cd "$(dirname "$0")"
 here=$PWD
@@ -25,13 +26,14 @@ trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' INT TERM
 if [ -n "$MAPD_E2E_KUBERNETES" ]; then
 	version=v$MAPD_E2E_KUBERNETES
+	export GOTOOLCHAIN=auto # a release may need a newer Go than this one
 	"$GO" mod download -json "k8s.io/kubernetes@$version" >"$tmp/download" || {
 		cat "$tmp/download" >&2
 		exit 1
 	}
 	published=$(sed -n 's/.*"GoMod": "\(.*\)".*/\1/p' "$tmp/download")
 	{
-		printf 'module servers\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes %s\n' "$version"
+		printf 'module servers\n\n%s\n\nrequire k8s.io/kubernetes %s\n' "$(grep '^go ' "$published")" "$version"
 		sed -n "s|^[[:space:]]*\(k8s.io/[a-z0-9-]*\) => ./staging/.*|replace \1 => \1 v0.${version#v1.}|p" "$published"
 	} >"$tmp/go.mod"
 	cd "$tmp"

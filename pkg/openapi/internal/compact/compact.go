@@ -15,12 +15,12 @@ import (
 	"fmt"
 	"slices"
 
-	"sigs.k8s.io/structured-merge-diff/v6/schema"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // Encode writes s. It sorts types and fields by name, in s as well, so that equal
 // schemas give equal bytes.
-func Encode(s *schema.Schema) ([]byte, error) {
+func Encode(s *smd.Schema) ([]byte, error) {
 	c := coder{writing: true, index: map[string]int{}}
 	c.types(s)
 	out := binary.AppendUvarint(nil, uint64(len(c.table)))
@@ -33,7 +33,7 @@ func Encode(s *schema.Schema) ([]byte, error) {
 
 // Decode reads what Encode wrote. Data that end early are refused, but nesting is
 // not bounded: data must come from our generator.
-func Decode(data []byte) (*schema.Schema, error) {
+func Decode(data []byte) (*smd.Schema, error) {
 	c := coder{data: data}
 	c.table = make([]string, c.count(0))
 	for i := range c.table {
@@ -43,7 +43,7 @@ func Decode(data []byte) (*schema.Schema, error) {
 		}
 		c.table[i], c.data = string(c.data[:n]), c.data[n:]
 	}
-	s := &schema.Schema{}
+	s := &smd.Schema{}
 	c.types(s)
 	if c.err == nil && len(c.data) > 0 {
 		c.err = fmt.Errorf("%d bytes too many", len(c.data))
@@ -128,12 +128,12 @@ func (c *coder) text(s *string) *string {
 	return &c.table[i]
 }
 
-func (c *coder) relationship(r *schema.ElementRelationship) *schema.ElementRelationship {
-	return (*schema.ElementRelationship)(c.text((*string)(r)))
+func (c *coder) relationship(r *smd.ElementRelationship) *smd.ElementRelationship {
+	return (*smd.ElementRelationship)(c.text((*string)(r)))
 }
 
-func (c *coder) types(s *schema.Schema) {
-	slices.SortFunc(s.Types, func(a, b schema.TypeDef) int { return cmp.Compare(a.Name, b.Name) })
+func (c *coder) types(s *smd.Schema) {
+	slices.SortFunc(s.Types, func(a, b smd.TypeDef) int { return cmp.Compare(a.Name, b.Name) })
 	s.Types = list(c, s.Types)
 	for i := range s.Types {
 		if c.err != nil {
@@ -145,7 +145,7 @@ func (c *coder) types(s *schema.Schema) {
 	}
 }
 
-func parts(a schema.Atom) (flags int) {
+func parts(a smd.Atom) (flags int) {
 	if a.Scalar != nil {
 		flags |= hasScalar
 	}
@@ -158,13 +158,13 @@ func parts(a schema.Atom) (flags int) {
 	return flags
 }
 
-func (c *coder) atom(a *schema.Atom, flags int) {
+func (c *coder) atom(a *smd.Atom, flags int) {
 	if flags&hasScalar != 0 {
-		a.Scalar = (*schema.Scalar)(c.text((*string)(a.Scalar)))
+		a.Scalar = (*smd.Scalar)(c.text((*string)(a.Scalar)))
 	}
 	if flags&hasList != 0 {
 		if !c.writing {
-			a.List = &schema.List{}
+			a.List = &smd.List{}
 		}
 		l := a.List
 		l.ElementRelationship = *c.relationship(&l.ElementRelationship)
@@ -176,7 +176,7 @@ func (c *coder) atom(a *schema.Atom, flags int) {
 	}
 	if flags&hasMap != 0 {
 		if !c.writing {
-			a.Map = &schema.Map{}
+			a.Map = &smd.Map{}
 		}
 		m := a.Map
 		if len(m.Unions) > 0 {
@@ -184,7 +184,7 @@ func (c *coder) atom(a *schema.Atom, flags int) {
 		}
 		m.ElementRelationship = *c.relationship(&m.ElementRelationship)
 		c.ref(&m.ElementType)
-		slices.SortFunc(m.Fields, func(a, b schema.StructField) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(m.Fields, func(a, b smd.StructField) int { return cmp.Compare(a.Name, b.Name) })
 		m.Fields = list(c, m.Fields)
 		for i := range m.Fields {
 			f := &m.Fields[i]
@@ -199,7 +199,7 @@ func (c *coder) atom(a *schema.Atom, flags int) {
 }
 
 // value is a field's default as JSON, empty for none.
-func (c *coder) value(f *schema.StructField) {
+func (c *coder) value(f *smd.StructField) {
 	var err error
 	if c.writing {
 		var text []byte
@@ -218,7 +218,7 @@ func (c *coder) value(f *schema.StructField) {
 	}
 }
 
-func (c *coder) ref(r *schema.TypeRef) {
+func (c *coder) ref(r *smd.TypeRef) {
 	if c.err != nil {
 		return
 	}

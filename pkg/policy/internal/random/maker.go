@@ -4,21 +4,21 @@ import (
 	"fmt"
 	"time"
 
-	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
 // Maker makes values of a type: mostly good ones, of a small vocabulary so
 // that the two sides meet.
 type Maker struct {
 	*Dice
-	Schema *smdschema.Schema
+	Schema *smd.Schema
 	Patch  bool
 	Bad    int // one in so many values is wrong; 0: none
 	Left   int // values still to make
 }
 
 // Make makes a value of a type.
-func (k *Maker) Make(tr smdschema.TypeRef, depth int) any {
+func (k *Maker) Make(tr smd.TypeRef, depth int) any {
 	if k.Left--; k.Left < 0 {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (k *Maker) Make(tr smdschema.TypeRef, depth int) any {
 				m[f.Name] = k.Make(f.Type, depth-1)
 			}
 		}
-		if (atom.Map.ElementType != smdschema.TypeRef{}) {
+		if (atom.Map.ElementType != smd.TypeRef{}) {
 			for range k.N(4) {
 				m[Pick(k.Dice, "a", "b", "c", "d")] = k.Make(atom.Map.ElementType, depth-1)
 			}
@@ -67,17 +67,17 @@ func (k *Maker) Make(tr smdschema.TypeRef, depth int) any {
 		return k.list(atom.List, depth)
 	}
 	switch *atom.Scalar {
-	case smdschema.String:
+	case smd.String:
 		return Pick(k.Dice, "a", "b", "c", "d", "")
-	case smdschema.Boolean:
+	case smd.Boolean:
 		return Pick(k.Dice, true, false)
-	case smdschema.Numeric:
+	case smd.Numeric:
 		return Pick[any](k.Dice, int64(1), int64(80), int64(81), 80.0, 1.5)
 	}
 	return Pick[any](k.Dice, "a", "b", int64(1), 1.0, int64(2), true)
 }
 
-func (k *Maker) list(t *smdschema.List, depth int) any {
+func (k *Maker) list(t *smd.List, depth int) any {
 	list := []any{}
 	if depth <= 0 {
 		return list
@@ -85,7 +85,7 @@ func (k *Maker) list(t *smdschema.List, depth int) any {
 	seen := map[string]bool{}
 	for range k.N(6) {
 		item := k.Make(t.ElementType, depth-1)
-		if t.ElementRelationship == smdschema.Associative {
+		if t.ElementRelationship == smd.Associative {
 			if m, ok := item.(map[string]any); ok {
 				for i, name := range t.Keys {
 					if k.N(10) > 0 {
@@ -109,7 +109,7 @@ func (k *Maker) list(t *smdschema.List, depth int) any {
 	return list
 }
 
-func (k *Maker) key(t *smdschema.List, name string) any {
+func (k *Maker) key(t *smd.List, name string) any {
 	atom, _ := k.Schema.Resolve(t.ElementType)
 	if atom.Map != nil {
 		if f, ok := atom.Map.FindField(name); ok {
@@ -123,7 +123,7 @@ func (k *Maker) key(t *smdschema.List, name string) any {
 
 // identity returns the value or keys that identify an element of a list, false if it
 // has none.
-func (k *Maker) identity(t *smdschema.List, item any) (string, bool) {
+func (k *Maker) identity(t *smd.List, item any) (string, bool) {
 	if len(t.Keys) == 0 {
 		switch item.(type) {
 		case nil, map[string]any, []any:
