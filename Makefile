@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno nightly e2e e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release kind
+.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno nightly e2e e2e-existing e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,6 +115,10 @@ e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases 
 	$(GO) -C test/e2e test -tags e2e -count 1 -p 1 -timeout 1h $(if $(MAPD_E2E_KUBECONFIG),,./...)
 
 FROM ?= 80a51557
+
+e2e-existing: ## 20,000 objects brought in line on a real server, with the holder of the Lease killed and the API server restarted: writes, requests, time, memory
+	@test/e2e/servers/build.sh >/dev/null
+	MAPD_E2E_EXISTING=1 $(GO) -C test/e2e test -tags e2e -count 1 -timeout 90m -run '^TestExistingLoad$$' -v .
 
 e2e-upgrade: ## from the commit FROM to this tree and back, on real servers, while requests flow: policies, certificates and state stay
 	@test/e2e/servers/build.sh >/dev/null

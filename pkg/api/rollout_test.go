@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,20 @@ func TestRolloutOf(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.faults, texts); diff != "" {
 			t.Errorf("RolloutOf(%v), faults (-want +got):\n%s", annotations, diff)
+		}
+	}
+	for value, want := range map[string]api.Existing{"report": api.Reported, "fix": api.Fixed} {
+		if got, faults := api.RolloutFor(api.BindingKind, map[string]string{api.ExistingAnnotation: value}); got.Existing != want || got.Unread || len(faults) > 0 || want.String() != value {
+			t.Errorf("%s: %+v, %v", value, got, faults)
+		}
+		if got, faults := api.RolloutFor(api.PolicyKind, map[string]string{api.ExistingAnnotation: value}); !got.Unread || len(faults) != 1 {
+			t.Errorf("%s of a policy: %+v, %v", value, got, faults)
+		}
+	}
+	for _, value := range []string{"", "Fix", "enforce", "fix "} {
+		got, faults := api.RolloutFor(api.BindingKind, map[string]string{api.ExistingAnnotation: value})
+		if want := "metadata.annotations[mapd.dev/existing]: Invalid value: " + strconv.Quote(value) + ": must be report or fix"; got.Existing != api.Ignored || !got.Unread || len(faults) != 1 || faults[0].Error() != want {
+			t.Errorf("%q: %+v, %v; want %s", value, got, faults, want)
 		}
 	}
 	_, faults := api.RolloutOf(map[string]string{api.ModeAnnotation: "", api.PercentAnnotation: "", api.BreakerAnnotation: ""})

@@ -354,3 +354,29 @@ func TestDiffers(t *testing.T) {
 		t.Errorf("what is empty may be left out: %s", at)
 	}
 }
+
+// What somebody has to see to of bindings with mapd.dev/existing is said, and nothing of others.
+func TestExisting(t *testing.T) {
+	binding := func(name, value, reason string) ownBinding {
+		u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
+		if value != "" {
+			u.SetAnnotations(map[string]string{api.ExistingAnnotation: value})
+		}
+		if reason != "" {
+			u.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "ExistingInLine", "status": "False", "reason": reason, "message": "why of " + name}}}
+		}
+		return ownBinding{object: u}
+	}
+	x := &examination{own: objects{bindings: []ownBinding{
+		binding("plain", "", ""), binding("fine", "fix", "InLine"), binding("unseen", "report", ""), binding("stopped", "fix", "ChangedBack"), binding("poor", "fix", "NotAllowed"),
+	}}}
+	x.existing()
+	want := []Line{
+		{Warning, "binding unseen", `mapd.dev/existing is "report", and no audit has looked at objects that exist`, "mapd serve needs --audit-interval; the first audit takes a while"},
+		{Warning, "binding stopped", "objects that exist are not written any more: why of stopped", "see who else sets the field"},
+		{Bad, "binding poor", "objects that exist are not written: why of poor", "docs/operate/existing.md has the rights"},
+	}
+	if diff := cmp.Diff(want, x.lines); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
