@@ -28,7 +28,7 @@ func (d *desk) edit(q *LanguageQuestion) (*language.Workspace, error) {
 			}
 			opts.Oldest, opts.Newest = minor, minor
 		}
-		d.workspace, d.opened, d.minor = language.New(language.Options{Lint: opts}), map[string]string{}, q.Kubernetes
+		d.workspace, d.opened, d.minor = language.New(language.Options{Lint: opts, Fixable: true}), map[string]string{}, q.Kubernetes
 	}
 	there := map[string]bool{}
 	for i, t := range slices.Concat(q.Documents, q.Objects) {

@@ -39,7 +39,8 @@ one line for each field, which says where it is from:
                  unless mapd serve --record-sink=configmap stores it
   managedFields  the field manager that set the field, as the API server keeps it
   again          a guess: a field that nobody manages, and that a policy of the cluster
-                 would write today with the value that it has
+                 would write today with the value that it has; also the exceptions
+                 (PolicyException) that keep policies from the object today
   audit log      what the API server noted of a request, with --audit-log
 
 Of a field that a Pod has from the template of its workload, the line says who wrote

@@ -59,7 +59,7 @@ func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
 
 // again returns the fields that nobody manages and that the policies would write as they
 // are. So does a field in which the object differs from the template of its owner, which may
-// be nil.
+// be nil. It also returns the exceptions that keep policies from the object.
 func (p *present) again(ctx context.Context, s, owner *subject) ([]blame.Line, error) {
 	made := blame.AsManaged(s.object)
 	at := slices.IndexFunc(p.cluster.Resources, func(r audit.Resource) bool { return r.GVK == s.object.GroupVersionKind() })
@@ -76,5 +76,5 @@ func (p *present) again(ctx context.Context, s, owner *subject) ([]blame.Line, e
 	case d.Status != nil:
 		return nil, fmt.Errorf("the present policies deny it: %s", d.Status.Message)
 	}
-	return blame.Again(s.String(), s.object, d), nil
+	return append(blame.Again(s.String(), s.object, d), blame.Excepted(s.String(), d)...), nil
 }

@@ -200,8 +200,8 @@ func (b *blaming) own(ctx context.Context, s, above *subject) []blame.Line {
 	return blame.Join(recorded, managed, again)
 }
 
-// made returns the lines that policies and webhooks have about what a workload made from
-// its template, of the newest object of each kind.
+// made returns the lines that policies, webhooks and exceptions have about what a workload made
+// from its template, of the newest object of each kind.
 func (b *blaming) made(ctx context.Context, s *subject) []blame.Line {
 	var out []blame.Line
 	for range maxOwners {
@@ -238,7 +238,8 @@ func (b *blaming) made(ctx context.Context, s *subject) []blame.Line {
 		s = subjectOf(m, s.Namespace, newest.GetName())
 		s.set(&newest)
 		for _, line := range b.own(ctx, s, above) {
-			if line.Kind == blame.ByPolicy || line.Kind == blame.ByWebhook {
+			switch line.Kind {
+			case blame.ByPolicy, blame.ByWebhook, blame.ByException:
 				out = append(out, line)
 			}
 		}

@@ -28,14 +28,14 @@ const (
 	exitUndone      = 1   // a cluster is not as it was asked to be
 	exitUsage       = 2   // wrong usage, or input that cannot be read
 	exitPolicy      = 3   // a policy does not compile or validate
-	exitUnreachable = 4   // the cluster cannot be reached or read, or has no mapd
+	exitUnreachable = 4   // the cluster cannot be reached or read, or has no mapd that has started
 	exitPartial     = 5   // some inputs failed, the others were done
 	exitInterrupted = 130 // a signal ended it
 )
 
 // clusterExits ends the exit codes in the help of commands on a cluster.
 const clusterExits = `
-  4  the cluster does not answer or may not be read, or mapd is not installed
+  4  the cluster does not answer or may not be read, or mapd is not installed or has not started
   130  interrupted`
 
 // codedError carries an exit code. A nil err means that the command has already
@@ -89,7 +89,8 @@ func clusterCode(err error, code int) int {
 		return exitInterrupted
 	case code != exitUndone && code != exitUsage:
 		return code
-	case noAnswer(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), errors.Is(err, replicas.ErrNotInstalled):
+	case noAnswer(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err),
+		errors.Is(err, replicas.ErrNotInstalled), errors.Is(err, replicas.ErrNotStarted):
 		return exitUnreachable
 	}
 	return code
@@ -104,9 +105,6 @@ func noAnswer(err error) bool {
 // interruptible ends with a signal or after a while; a second signal is not
 // caught.
 func interruptible(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	ctx, cancel := context.WithTimeout(ctx, timeout)

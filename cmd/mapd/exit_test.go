@@ -26,6 +26,7 @@ func TestClusterCode(t *testing.T) {
 		"no rights":                        {fmt.Errorf("list: %w", forbidden), exitUsage, exitUnreachable},
 		"unknown user":                     {apierrors.NewUnauthorized("who"), exitUsage, exitUnreachable},
 		"no mapd":                          {fmt.Errorf("%w: no webhook", replicas.ErrNotInstalled), exitUsage, exitUnreachable},
+		"no replica yet":                   {fmt.Errorf("%w: no entry", replicas.ErrNotStarted), exitUsage, exitUnreachable},
 		"some was done":                    {forbidden, exitPartial, exitPartial},
 		"Ctrl-C":                           {fmt.Errorf("list namespaces: %w", context.Canceled), exitUnreachable, exitInterrupted},
 		"Ctrl-C while a call is under way": {&url.Error{Op: "Get", Err: context.Canceled}, exitUndone, exitInterrupted},

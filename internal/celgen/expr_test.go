@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/mapd-project/mapd/internal/celgen"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // Parentheses stand where binding needs them and nowhere else, and what is escaped is read back.
@@ -45,7 +45,7 @@ func TestExpr(t *testing.T) {
 		if e.Text != want {
 			t.Errorf("%s, want %s", e, want)
 		}
-		if _, err := cel.Format(t.Context(), e.Text); err != nil {
+		if _, err := syntax.Format(t.Context(), e.Text); err != nil {
 			t.Errorf("%s: %v", e, err)
 		}
 	}

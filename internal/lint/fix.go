@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/mapd-project/mapd/internal/document/manifest"
-	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
 	"maps"
 	"slices"
+
+	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // optionals returns a fix that reads a part as an optional wherever an expression compares
@@ -24,8 +25,8 @@ func optionals(e *expression, at path) (fix func(map[string]any) bool, reads str
 	}
 	var edits []edit
 	text := []rune(e.text)
-	e.root.Walk(func(n *cel.Node) bool {
-		if n.Kind != cel.Call || n.Name != "_==_" && n.Name != "_!=_" || len(n.Args) != 2 {
+	e.root.Walk(func(n *syntax.Node) bool {
+		if n.Kind != syntax.Call || n.Name != "_==_" && n.Name != "_!=_" || len(n.Args) != 2 {
 			return true
 		}
 		for i, a := range n.Args {
@@ -42,7 +43,7 @@ func optionals(e *expression, at path) (fix func(map[string]any) bool, reads str
 				}
 			}
 			steps, from := selection(a)
-			if other.Kind != cel.Literal || missing == "" || len(steps) < len(at) || steps[:len(at)].key() != at.key() {
+			if other.Kind != syntax.Literal || missing == "" || len(steps) < len(at) || steps[:len(at)].key() != at.key() {
 				continue
 			}
 			if to, changed := asOptional(text, from, steps, len(at)-1); to > 0 {
@@ -66,16 +67,16 @@ func optionals(e *expression, at path) (fix func(map[string]any) bool, reads str
 
 // selection returns the steps of a selection from a variable, and the offset at which it
 // begins; no steps if the node is none.
-func selection(n *cel.Node) (steps path, from int) {
+func selection(n *syntax.Node) (steps path, from int) {
 	for {
 		switch {
-		case n.Kind == cel.Ident:
+		case n.Kind == syntax.Ident:
 			steps = append(steps, n.Name)
 			slices.Reverse(steps)
 			return steps, n.Offset
-		case n.Kind == cel.Select && !n.Test:
+		case n.Kind == syntax.Select && !n.Test:
 			steps = append(steps, n.Name)
-		case n.Kind == cel.Call && n.Name == "_[_]" && n.Args[1].Kind == cel.Literal:
+		case n.Kind == syntax.Call && n.Name == "_[_]" && n.Args[1].Kind == syntax.Literal:
 			key, ok := n.Args[1].Value.(string)
 			if !ok {
 				return nil, 0
@@ -183,12 +184,8 @@ func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
 // FixSome is Fix of the findings that which accepts, and of those that become like them. Nil
 // accepts all.
 func FixSome(ctx context.Context, sources []Source, opts Options, which func(*Finding) bool) ([]Fixed, error) {
-	before, err := run(ctx, sources, opts)
-	if err != nil {
-		return nil, err
-	}
-	m, err := mend(ctx, sources, opts, which, before)
-	if err != nil {
+	m := &mender{opts: opts, files: slices.Clone(sources), which: which}
+	if err := m.mend(ctx); err != nil {
 		return nil, err
 	}
 	var out []Fixed
@@ -201,56 +198,44 @@ func FixSome(ctx context.Context, sources []Source, opts Options, which func(*Fi
 	return out, nil
 }
 
-// mark says of each finding for which there is a fix whether Fix makes it, or why not.
-func (r *Result) mark(ctx context.Context, sources []Source, opts Options) error {
-	hasFix := func(f Finding) bool { return f.fix != nil }
-	if !slices.ContainsFunc(r.Findings, hasFix) {
-		return nil
-	}
-	m, err := mend(ctx, sources, opts, nil, r)
-	if err != nil {
+// mend makes all fixes that can be made, of those that which accepts. It stops with ctx.
+func (m *mender) mend(ctx context.Context) error {
+	m.ctx, m.mended, m.failed, m.fixes = ctx, make([][]Finding, len(m.files)), map[fixID]string{}, map[docID]int{}
+	var err error
+	if m.before, err = m.memory.run(ctx, m.files, m.opts); err != nil {
 		return err
 	}
-	left := map[fixID]bool{}
-	for _, f := range m.before.Findings {
-		left[f.fixID()] = true
-	}
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		switch why, failed := m.failed[f.fixID()]; {
-		case f.fix == nil:
-		case failed:
-			f.NotFixed = why
-		case left[f.fixID()]:
-			f.NotFixed = fmt.Sprintf("only %d fixes are made in one document", maxFixes)
-		default:
-			f.Fixable = true
-		}
-	}
-	return nil
-}
-
-// mend makes all fixes that can be made, of those that which accepts.
-func mend(ctx context.Context, sources []Source, opts Options, which func(*Finding) bool, before *Result) (*mender, error) {
-	m := &mender{ctx: ctx, opts: opts, which: which, files: slices.Clone(sources), before: before, mended: make([][]Finding, len(sources)), failed: map[fixID]string{}, fixes: map[docID]int{}}
-	for opts.Prove != nil {
+	for m.opts.Prove != nil {
 		batch := m.next()
 		if len(batch) == 0 {
 			break
 		}
 		if err := m.try(batch); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return m, nil
+	return nil
+}
+
+// verdicts say of the fixes that were tried why they were not made, "" of those that were.
+func (m *mender) verdicts() map[fixID]string {
+	out := maps.Clone(m.failed)
+	for _, f := range m.before.Findings {
+		if id := f.fixID(); out[id] == "" {
+			out[id] = fmt.Sprintf("only %d fixes are made in one document", maxFixes)
+		}
+	}
+	return out
 }
 
 // mender is Fix at work.
 type mender struct {
-	ctx    context.Context
 	opts   Options
 	which  func(*Finding) bool
 	files  []Source
+	memory memory // of files
+
+	ctx    context.Context
 	before *Result // of files
 	mended [][]Finding
 	failed map[fixID]string // why it is not made
@@ -303,12 +288,13 @@ func (m *mender) try(batch []Finding) error {
 		return context.Cause(m.ctx)
 	}
 	if why == "" {
-		after, err := run(m.ctx, files, m.opts)
+		memory := m.memory
+		after, err := memory.run(m.ctx, files, m.opts)
 		if err != nil {
 			return err
 		}
 		if why = harm(batch, m.before, after); why == "" {
-			m.files, m.before = files, after
+			m.files, m.before, m.memory = files, after, memory
 			for _, f := range batch {
 				at := fileOf(files, &f)
 				m.mended[at] = append(m.mended[at], f)

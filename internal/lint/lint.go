@@ -16,7 +16,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // Severity says how bad a finding is.
@@ -48,8 +48,12 @@ type Rule struct {
 	// certain says that its warnings, too, hold whatever else there is beside the policy.
 	certain bool
 
-	policy func(*pass) // called for each policy that compiles
-	set    func(*pass) // called once
+	// beside says that policy looks at more than the policy, its bindings and the definitions.
+	beside bool
+
+	policy   func(*pass)                     // called for each policy that compiles
+	document func(*pass, *manifest.Document) // called for each of Gatekeeper's mutators and Kyverno's policies
+	set      func(*pass)                     // called once, after the others
 }
 
 // Rules are all rules, by name.
@@ -141,41 +145,7 @@ type Source struct {
 // Run looks at policies and what belongs to them. Its error is about opts, or it is why
 // ctx ended.
 func Run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
-	r, err := run(ctx, sources, opts)
-	if err == nil && opts.Prove != nil {
-		err = r.mark(ctx, sources, opts)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// run is Run without a word about fixes.
-func run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
-	s, err := newSet(ctx, sources, opts)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range ruleList() {
-		if len(opts.Only) > 0 && !slices.Contains(opts.Only, r.Name) {
-			continue
-		}
-		if r.set != nil {
-			r.set(&pass{set: s, rule: &r})
-		}
-		if r.policy != nil {
-			for _, p := range s.policies {
-				if p.sound {
-					r.policy(&pass{set: s, rule: &r, subject: p})
-				}
-				if ctx.Err() != nil {
-					return nil, context.Cause(ctx)
-				}
-			}
-		}
-	}
-	return s.result(sources), nil
+	return new(Memory).Run(ctx, sources, opts)
 }
 
 // result sorts findings, and takes away those that are suppressed.
@@ -217,8 +187,7 @@ type pass struct {
 
 // note adds a finding.
 func (p *pass) note(d *manifest.Document, path string, at *manifest.PositionError, message string) *Finding {
-	if p.set.count[d]++; p.set.count[d] > maxOfPolicy {
-		p.set.more = true
+	if !p.set.room(d) {
 		return &Finding{}
 	}
 	p.set.findings = append(p.set.findings, Finding{
@@ -228,6 +197,13 @@ func (p *pass) note(d *manifest.Document, path string, at *manifest.PositionErro
 	return &p.set.findings[len(p.set.findings)-1]
 }
 
+// room counts a finding about a document, and reports whether there may be one more.
+func (s *set) room(d *manifest.Document) bool {
+	s.count[d]++
+	s.more = s.more || s.count[d] > maxOfPolicy
+	return s.count[d] <= maxOfPolicy
+}
+
 // field is a finding about a field of an object.
 func (p *pass) field(d *manifest.Document, path, format string, args ...any) *Finding {
 	message := fmt.Sprintf(format, args...)
@@ -235,7 +211,7 @@ func (p *pass) field(d *manifest.Document, path, format string, args ...any) *Fi
 }
 
 // node is a finding about a part of an expression of the policy.
-func (p *pass) node(e *expression, n *cel.Node, format string, args ...any) *Finding {
+func (p *pass) node(e *expression, n *syntax.Node, format string, args ...any) *Finding {
 	return p.place(e, n.Line, n.Column, fmt.Sprintf(format, args...))
 }
 

@@ -3,30 +3,30 @@ package lint
 import (
 	"strings"
 
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // operation is a JSONPatch literal.
 type operation struct {
-	node *cel.Node
+	node *syntax.Node
 	op   string // empty if it is computed
 	// pieces are the parts of the path that are added to each other.
-	pieces []*cel.Node
-	value  *cel.Node // nil if there is none
-	list   *cel.Node // the list literal that it is in, nil if none
-	index  int       // in list
+	pieces []*syntax.Node
+	value  *syntax.Node // nil if there is none
+	list   *syntax.Node // the list literal that it is in, nil if none
+	index  int          // in list
 	// conditional: a condition or a loop decides whether it is done, and how often.
 	conditional bool
 	in          *names
 }
 
 // operations are the operations of a patch, in their order in the text.
-func operations(p *subject, root *cel.Node) (out []*operation) {
+func operations(p *subject, root *syntax.Node) (out []*operation) {
 	r := resolver{policy: p}
-	var walk func(n, list *cel.Node, index int, conditional bool, in *names)
-	walk = func(n, list *cel.Node, index int, conditional bool, in *names) {
+	var walk func(n, list *syntax.Node, index int, conditional bool, in *names)
+	walk = func(n, list *syntax.Node, index int, conditional bool, in *names) {
 		switch {
-		case n.Kind == cel.Struct && n.Name == "JSONPatch":
+		case n.Kind == syntax.Struct && n.Name == "JSONPatch":
 			o := &operation{node: n, list: list, index: index, conditional: conditional, in: in}
 			for i, name := range n.Names {
 				switch a := n.Args[i]; name {
@@ -42,11 +42,11 @@ func operations(p *subject, root *cel.Node) (out []*operation) {
 			for _, a := range n.Args {
 				walk(a, nil, 0, conditional, in)
 			}
-		case n.Kind == cel.List:
+		case n.Kind == syntax.List:
 			for i, a := range n.Args {
 				walk(a, n, i, conditional, in)
 			}
-		case n.Kind == cel.Loop:
+		case n.Kind == syntax.Loop:
 			below := r.inside(n, in)
 			for i, a := range n.Args {
 				if i < 2 {
@@ -55,7 +55,7 @@ func operations(p *subject, root *cel.Node) (out []*operation) {
 					walk(a, nil, 0, true, below)
 				}
 			}
-		case n.Kind == cel.Call && n.Name == "_?_:_":
+		case n.Kind == syntax.Call && n.Name == "_?_:_":
 			walk(n.Args[0], nil, 0, conditional, in)
 			walk(n.Args[1], nil, 0, true, in)
 			walk(n.Args[2], nil, 0, true, in)
@@ -70,11 +70,11 @@ func operations(p *subject, root *cel.Node) (out []*operation) {
 }
 
 // added are the operands of a chain of +.
-func added(n *cel.Node) []*cel.Node {
-	if n.Kind == cel.Call && n.Name == "_+_" {
+func added(n *syntax.Node) []*syntax.Node {
+	if n.Kind == syntax.Call && n.Name == "_+_" {
 		return append(added(n.Args[0]), added(n.Args[1])...)
 	}
-	return []*cel.Node{n}
+	return []*syntax.Node{n}
 }
 
 // literal returns the text of a path that is written out up to its end, or to the first
@@ -82,7 +82,7 @@ func added(n *cel.Node) []*cel.Node {
 func (o *operation) literal() (text string, whole bool) {
 	for _, n := range o.pieces {
 		s, ok := n.Value.(string)
-		if n.Kind != cel.Literal || !ok {
+		if n.Kind != syntax.Literal || !ok {
 			return text, false
 		}
 		text += s

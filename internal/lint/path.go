@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/apiserver/defaulting"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -50,12 +50,12 @@ func quote(s string) string { return string(tree.AppendString(nil, s)) }
 type names struct {
 	outer *names
 	name  string
-	path  path      // nil if it is not known
-	loop  *cel.Node // of an element
+	path  path         // nil if it is not known
+	loop  *syntax.Node // of an element
 }
 
 // over returns what a loop goes over whose element has the name, nil if none does.
-func (n *names) over(name string) *cel.Node {
+func (n *names) over(name string) *syntax.Node {
 	for ; n != nil; n = n.outer {
 		if n.name == name {
 			return n.loop
@@ -84,9 +84,9 @@ const maxDepth = 20
 
 // path returns the part of object, oldObject, params, request or namespaceObject that n
 // is, through optionals and variables; nil if it is none or not known.
-func (r resolver) path(n *cel.Node, in *names) path {
+func (r resolver) path(n *syntax.Node, in *names) path {
 	switch n.Kind {
-	case cel.Ident:
+	case syntax.Ident:
 		if p, ok := in.find(n.Name); ok {
 			return p
 		}
@@ -94,7 +94,7 @@ func (r resolver) path(n *cel.Node, in *names) path {
 		case "object", "oldObject", "params", "request", "namespaceObject":
 			return path{n.Name}
 		}
-	case cel.Select:
+	case syntax.Select:
 		if n.Test {
 			return nil
 		}
@@ -104,11 +104,11 @@ func (r resolver) path(n *cel.Node, in *names) path {
 		if p := r.path(n.Args[0], in); p != nil {
 			return p.with(n.Name)
 		}
-	case cel.Call:
+	case syntax.Call:
 		switch n.Name {
 		case "_[_]", "_[?_]", "_?._":
 			p := r.path(n.Args[0], in)
-			if p == nil || n.Args[1].Kind != cel.Literal {
+			if p == nil || n.Args[1].Kind != syntax.Literal {
 				return nil
 			}
 			switch v := n.Args[1].Value.(type) {
@@ -120,11 +120,11 @@ func (r resolver) path(n *cel.Node, in *names) path {
 		case "dyn", "value", "orValue":
 			return r.path(n.Args[0], in)
 		}
-	case cel.Loop:
+	case syntax.Loop:
 		// A filter has the elements of its range.
-		if step := n.Args[3]; step.Kind == cel.Call && step.Name == "_?_:_" && step.Args[2].Kind == cel.Ident && step.Args[2].Name == n.Names[0] {
-			if sum := step.Args[1]; sum.Kind == cel.Call && sum.Name == "_+_" && sum.Args[1].Kind == cel.List && len(sum.Args[1].Args) == 1 {
-				if e := sum.Args[1].Args[0]; e.Kind == cel.Ident && e.Name == n.Names[len(n.Names)-1] {
+		if step := n.Args[3]; step.Kind == syntax.Call && step.Name == "_?_:_" && step.Args[2].Kind == syntax.Ident && step.Args[2].Name == n.Names[0] {
+			if sum := step.Args[1]; sum.Kind == syntax.Call && sum.Name == "_+_" && sum.Args[1].Kind == syntax.List && len(sum.Args[1].Args) == 1 {
+				if e := sum.Args[1].Args[0]; e.Kind == syntax.Ident && e.Name == n.Names[len(n.Names)-1] {
 					return r.path(n.Args[0], in)
 				}
 			}
@@ -134,8 +134,8 @@ func (r resolver) path(n *cel.Node, in *names) path {
 }
 
 // variable returns the definition if n is variables.x.
-func (r resolver) variable(n *cel.Node, in *names) *expression {
-	if r.depth > maxDepth || n.Kind != cel.Select || n.Args[0].Kind != cel.Ident || n.Args[0].Name != "variables" {
+func (r resolver) variable(n *syntax.Node, in *names) *expression {
+	if r.depth > maxDepth || n.Kind != syntax.Select || n.Args[0].Kind != syntax.Ident || n.Args[0].Name != "variables" {
 		return nil
 	}
 	if _, shadowed := in.find("variables"); shadowed {
@@ -145,7 +145,7 @@ func (r resolver) variable(n *cel.Node, in *names) *expression {
 }
 
 // inside returns the names in the condition, the step and the result of a loop.
-func (r resolver) inside(n *cel.Node, in *names) *names {
+func (r resolver) inside(n *syntax.Node, in *names) *names {
 	if len(n.Names) > 1 && n.Names[1] == "#unused" {
 		// optMap, cel.bind: what is gathered is a name for a value.
 		return &names{in, n.Names[0], r.path(n.Args[1], in), nil}
@@ -176,11 +176,11 @@ func (r resolver) isMap(p path) bool {
 }
 
 // optional says that the value of n is an optional, of which a selection cannot fail.
-func optional(n *cel.Node) bool {
+func optional(n *syntax.Node) bool {
 	switch n.Kind {
-	case cel.Select:
+	case syntax.Select:
 		return !n.Test && optional(n.Args[0])
-	case cel.Call:
+	case syntax.Call:
 		switch n.Name {
 		case "_?._", "_[?_]", "optional.of", "optional.none", "optional.ofNonZeroValue", "or":
 			return true
@@ -221,22 +221,22 @@ const oldFact = "oldObject"
 // looks returns what an expression looks at: by has, in, optionals and plain access. Where
 // it is the condition of another, that one can take these parts for granted. strict adds
 // plain access; without it, only what asks whether a part is there counts.
-func (r resolver) looks(n *cel.Node, in *names, strict bool) facts {
+func (r resolver) looks(n *syntax.Node, in *names, strict bool) facts {
 	out := facts{}
 	r.look(n, in, strict, out)
 	return out
 }
 
-func (r resolver) look(n *cel.Node, in *names, strict bool, out facts) {
+func (r resolver) look(n *syntax.Node, in *names, strict bool, out facts) {
 	if !r.policy.spend(1) {
 		return
 	}
 	switch n.Kind {
-	case cel.Ident:
+	case syntax.Ident:
 		if _, ok := in.find(n.Name); !ok && n.Name == "oldObject" {
 			out[oldFact] = true
 		}
-	case cel.Select:
+	case syntax.Select:
 		if e := r.variable(n, in); e != nil {
 			known := e.looked[strict]
 			if known == nil {
@@ -263,12 +263,12 @@ func (r resolver) look(n *cel.Node, in *names, strict bool, out facts) {
 				out[oldFact] = true
 			}
 		}
-	case cel.Call:
+	case syntax.Call:
 		switch n.Name {
 		case "@in":
 			if p := r.path(n.Args[1], in); p != nil {
 				out.add(p)
-				if key, ok := n.Args[0].Value.(string); ok && n.Args[0].Kind == cel.Literal {
+				if key, ok := n.Args[0].Value.(string); ok && n.Args[0].Kind == syntax.Literal {
 					out.add(p.with(key))
 				} else {
 					out.add(p.with("*"))
@@ -279,7 +279,7 @@ func (r resolver) look(n *cel.Node, in *names, strict bool, out facts) {
 				out.add(p)
 			}
 		}
-	case cel.Loop:
+	case syntax.Loop:
 		if p := r.path(n.Args[0], in); p != nil {
 			out.add(p.with("*"))
 		}
@@ -322,7 +322,7 @@ func (s *set) presentIn(p *subject, at path) presence {
 	}
 	all := unknown
 	for i, kind := range p.kinds {
-		one := s.present(kind, steps)
+		one := s.present(p, kind, steps)
 		if i > 0 && one != all {
 			return unknown
 		}
@@ -331,21 +331,33 @@ func (s *set) presentIn(p *subject, at path) presence {
 	return all
 }
 
-// maxPresence bounds how many parts are looked for.
+// maxPresence bounds how many parts are looked for because of one policy, and how many are
+// remembered.
 const maxPresence = 20_000
 
 // present finds out whether a part is there by putting an object without it through
-// what a server does to objects before admission.
-func (s *set) present(gvk schema.GroupVersionKind, steps path) presence {
+// what a server does to objects before admission. What a policy is told does not depend on what
+// others asked.
+func (s *set) present(p *subject, gvk schema.GroupVersionKind, steps path) presence {
 	key := kindName(gvk) + " " + steps.key()
-	if known, ok := s.presence[key]; ok {
+	if known, ok := p.presence[key]; ok {
 		return known
 	}
-	if len(s.presence) > maxPresence {
+	if len(p.presence) >= maxPresence {
 		return unknown
 	}
-	out := s.findPresence(gvk, steps)
-	s.presence[key] = out
+	out, ok := s.presence[key]
+	if !ok {
+		if len(s.presence) >= maxPresence {
+			clear(s.presence)
+		}
+		out = s.findPresence(gvk, steps)
+		s.presence[key] = out
+	}
+	if p.presence == nil {
+		p.presence = map[string]presence{}
+	}
+	p.presence[key] = out
 	return out
 }
 

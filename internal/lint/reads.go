@@ -6,7 +6,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // AnyElement is the step of a Read into the elements of a list.
@@ -81,37 +81,37 @@ func (r *reader) add(p path, how How) {
 }
 
 // configures notes the places that an ApplyConfiguration writes to.
-func (r *reader) configures(n *cel.Node, at path, in *names) {
+func (r *reader) configures(n *syntax.Node, at path, in *names) {
 	switch {
-	case n.Kind == cel.Struct && len(n.Names) > 0:
+	case n.Kind == syntax.Struct && len(n.Names) > 0:
 		for i, name := range n.Names {
 			r.configures(n.Args[i], at.with(name), in)
 		}
 		return
-	case n.Kind == cel.Map && len(n.Args) > 0:
+	case n.Kind == syntax.Map && len(n.Args) > 0:
 		for i := 0; i+1 < len(n.Args); i += 2 {
 			key, ok := n.Args[i].Value.(string)
-			if !ok || n.Args[i].Kind != cel.Literal {
+			if !ok || n.Args[i].Kind != syntax.Literal {
 				r.reads = append(r.reads, Read{at, Value})
 				return
 			}
 			r.configures(n.Args[i+1], at.with(key), in)
 		}
 		return
-	case n.Kind == cel.List && len(n.Args) > 0:
+	case n.Kind == syntax.List && len(n.Args) > 0:
 		r.reads = append(r.reads, Read{at, Elements})
 		for _, a := range n.Args {
 			r.configures(a, at.with(anyElement), in)
 		}
 		return
-	case n.Kind == cel.Call && n.Name == "_?_:_":
+	case n.Kind == syntax.Call && n.Name == "_?_:_":
 		r.configures(n.Args[1], at, in)
 		r.configures(n.Args[2], at, in)
 		return
-	case n.Kind == cel.Loop && len(n.Args[1].Args) == 0 && n.Args[1].Kind == cel.List:
+	case n.Kind == syntax.Loop && len(n.Args[1].Args) == 0 && n.Args[1].Kind == syntax.List:
 		// map and filter put a list of one element behind what they have.
-		if sum := n.Args[3]; sum.Kind == cel.Call && sum.Name == "_+_" && len(sum.Args) == 2 && sum.Args[0].Kind == cel.Ident &&
-			sum.Args[0].Name == n.Names[0] && n.Args[4].Kind == cel.Ident && n.Args[4].Name == n.Names[0] {
+		if sum := n.Args[3]; sum.Kind == syntax.Call && sum.Name == "_+_" && len(sum.Args) == 2 && sum.Args[0].Kind == syntax.Ident &&
+			sum.Args[0].Name == n.Names[0] && n.Args[4].Kind == syntax.Ident && n.Args[4].Name == n.Names[0] {
 			r.configures(sum.Args[1], at, in)
 			return
 		}
@@ -134,19 +134,19 @@ func (r *reader) patches(e *expression) {
 }
 
 // walk notes what an expression looks at.
-func (r *reader) walk(n *cel.Node, in *names) {
+func (r *reader) walk(n *syntax.Node, in *names) {
 	if !r.policy.spend(1) {
 		return
 	}
 	switch n.Kind {
-	case cel.Ident:
+	case syntax.Ident:
 		if p := r.path(n, in); p != nil {
 			r.add(p, Value)
 		} else if _, ok := in.find(n.Name); !ok && n.Name == "variables" {
 			r.reads = append(r.reads, Read{})
 		}
 		return
-	case cel.Select:
+	case syntax.Select:
 		if n.Test {
 			if p := r.path(n.Args[0], in); p != nil {
 				r.add(p.with(n.Name), Presence)
@@ -163,13 +163,13 @@ func (r *reader) walk(n *cel.Node, in *names) {
 		if r.define(n, in) {
 			return
 		}
-	case cel.Call:
+	case syntax.Call:
 		if p := r.path(n, in); p != nil {
 			r.add(p, Value)
 			r.beside(n, in)
 			return
 		}
-		if n.Name == "@in" && n.Args[0].Kind == cel.Literal {
+		if n.Name == "@in" && n.Args[0].Kind == syntax.Literal {
 			if key, ok := n.Args[0].Value.(string); ok {
 				if p := r.path(n.Args[1], in); p != nil && r.isMap(p) {
 					r.add(p.with(key), Presence)
@@ -178,7 +178,7 @@ func (r *reader) walk(n *cel.Node, in *names) {
 				}
 			}
 		}
-	case cel.Loop:
+	case syntax.Loop:
 		if p := r.path(n, in); p != nil {
 			r.add(p, Value)
 		}
@@ -191,7 +191,7 @@ func (r *reader) walk(n *cel.Node, in *names) {
 }
 
 // define notes what a variable looks at, if n is one.
-func (r *reader) define(n *cel.Node, in *names) bool {
+func (r *reader) define(n *syntax.Node, in *names) bool {
 	e := r.variable(n, in)
 	if e != nil && !r.walked[e] {
 		r.walked[e] = true
@@ -201,9 +201,9 @@ func (r *reader) define(n *cel.Node, in *names) bool {
 }
 
 // beside notes what an expression with a path looks at besides this path.
-func (r *reader) beside(n *cel.Node, in *names) {
+func (r *reader) beside(n *syntax.Node, in *names) {
 	switch n.Kind {
-	case cel.Select:
+	case syntax.Select:
 		if e := r.variable(n, in); e != nil {
 			if !r.walked[e] {
 				r.walked[e] = true
@@ -212,17 +212,17 @@ func (r *reader) beside(n *cel.Node, in *names) {
 			return
 		}
 		r.beside(n.Args[0], in)
-	case cel.Call:
+	case syntax.Call:
 		r.beside(n.Args[0], in)
 		for _, a := range n.Args[1:] {
 			r.walk(a, in)
 		}
-	case cel.Loop:
+	case syntax.Loop:
 		r.loop(n, in)
 	}
 }
 
-func (r *reader) loop(n *cel.Node, in *names) {
+func (r *reader) loop(n *syntax.Node, in *names) {
 	below := r.inside(n, in)
 	bound := len(n.Names) > 1 && n.Names[1] == "#unused"
 	switch p := r.path(n.Args[0], in); {
@@ -252,13 +252,13 @@ func Literals(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) (out []
 	p := &subject{object: &admissionregistrationv1.MutatingAdmissionPolicy{Spec: *spec}}
 	p.parse(env.Asking())
 	for _, e := range p.exprs {
-		e.root.Walk(func(n *cel.Node) bool {
-			if n.Kind == cel.Call && n.Name == "_?._" {
+		e.root.Walk(func(n *syntax.Node) bool {
+			if n.Kind == syntax.Call && n.Name == "_?._" {
 				n.Args = n.Args[:1]
 			}
 			switch n.Value.(type) {
 			case string, int64:
-				if n.Kind == cel.Literal && !slices.Contains(out, n.Value) {
+				if n.Kind == syntax.Literal && !slices.Contains(out, n.Value) {
 					out = append(out, n.Value)
 				}
 			}

@@ -7,9 +7,10 @@ import (
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	kyverno "github.com/mapd-project/mapd/internal/kyverno/policy"
 	"github.com/mapd-project/mapd/internal/policyset"
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/quantity"
@@ -26,7 +27,7 @@ func ruleList() []Rule {
 	return []Rule{
 		{Name: invalidRule, Severity: Error, Summary: "a server refuses the policy or the binding", set: invalid},
 		{Name: "library", Severity: Error, Summary: "a function or macro that the oldest server of `--kubernetes` does not know", policy: library},
-		{Name: policy.UnknownField, Severity: Error, Summary: "a field that no matched kind has: set, patched or read", policy: func(p *pass) { p.static(); unknownFields(p) }, set: mutatorFields},
+		{Name: policy.UnknownField, Severity: Error, Summary: "a field that no matched kind has: set, patched or read", policy: func(p *pass) { p.static(); unknownFields(p) }, document: mutatorFields},
 		{Name: policy.AtomicField, Severity: Error, Summary: "an ApplyConfiguration that sets an atomic field, which is refused", policy: static},
 		{Name: policy.WrongType, Severity: Error, Summary: "a literal that does not fit its field", policy: func(p *pass) { p.static(); hugeQuantities(p) }},
 		{Name: policy.TypeName, Severity: Error, Summary: "an object literal whose type is not named after its fields", policy: static},
@@ -42,15 +43,15 @@ func ruleList() []Rule {
 		{Name: "exception", Severity: Warning, Summary: "a PolicyException that is not valid (error), has ended, never ends, names what is not there, is wide, or is nobody's (info)", set: exceptions},
 		{Name: "immutable-field", Severity: Warning, Summary: "an update of a field that a server does not let change", policy: immutableFields},
 		{Name: "integer-overflow", Severity: Error, Summary: "an integer that an ApplyConfiguration writes with fewer bits", policy: integerOverflow},
-		{Name: "kyverno", Severity: Error, Summary: "a policy that Kyverno refuses, a mutate rule that mapd cannot run (warning), or one that it runs otherwise (info)", set: kyvernoRules},
+		{Name: "kyverno", Severity: Error, Summary: "a policy that Kyverno refuses, a mutate rule that mapd cannot run (warning), or one that it runs otherwise (info)", document: kyvernoRules},
 		{Name: "missing-parent", Severity: Warning, Summary: "a JSONPatch on a place that may not be there", policy: missingParent},
 		{Name: "native-rollout", Severity: Warning, Summary: "a mode, a share or a breaker where nobody reads it", set: nativeRollout},
 		{Name: "not-idempotent", Severity: Warning, Summary: "a mutation that changes the object each time it runs", policy: notIdempotent},
-		{Name: "order-dependent", Severity: Warning, Summary: "two policies that set one field to different values", set: orderDependent},
-		{Name: "params", Severity: Warning, Summary: "parameters that are read and not bound, or bound and not read", policy: params},
+		{Name: "order-dependent", Severity: Warning, Summary: "two policies that set one field to different values", policy: settings, set: orderDependent},
+		{Name: "params", Severity: Warning, Summary: "parameters that are read and not bound, or bound and not read", beside: true, policy: params},
 		{Name: "reflection-value", Severity: Error, Summary: "a value that Kubernetes 1.37 cannot put into a JSONPatch", policy: reflectionValue},
 		{Name: "replicaset-template", Severity: Error, Summary: "a change of the template of ReplicaSets, which makes new ones without end", policy: replicaSets},
-		{Name: selectorRule, Severity: Warning, certain: true, Summary: "a selector that selects nothing", policy: selectors},
+		{Name: selectorRule, Severity: Warning, certain: true, Summary: "a selector that selects nothing", beside: true, policy: selectors},
 		{Name: "server-panic", Severity: Error, Summary: "a JSONPatch that makes a server drop the connection", policy: serverPanic},
 		{Name: "system-namespaces", Severity: Warning, Summary: "`failurePolicy: Fail` on Pods of kube-system", policy: systemNamespaces},
 		{Name: "test-operation", Severity: Error, Summary: "a test of a JSONPatch that always or never passes", policy: testOperations},
@@ -88,8 +89,8 @@ func hugeQuantities(p *pass) {
 		if e.root == nil {
 			continue
 		}
-		e.root.Walk(func(n *cel.Node) bool {
-			if text, ok := n.Value.(string); ok && n.Kind == cel.Literal && quantity.Beyond(text) {
+		e.root.Walk(func(n *syntax.Node) bool {
+			if text, ok := n.Value.(string); ok && n.Kind == syntax.Literal && quantity.Beyond(text) {
 				p.node(e, n, "as a quantity, %.40q would take a server more time than there is; mapd reads no more than %d characters, and exponents up to ±%[2]d", text, quantity.Max)
 			}
 			return true
@@ -139,7 +140,7 @@ func library(p *pass) {
 func unknownFields(p *pass) {
 	reported := map[string]bool{}
 	for _, e := range p.subject.exprs {
-		p.eachPath(e, func(n *cel.Node, at path, _ facts) {
+		p.eachPath(e, func(n *syntax.Node, at path, _ facts) {
 			if at[0] != "object" && at[0] != "oldObject" || reported[at[1:].key()] || !p.set.lacks(p.subject, at) {
 				return
 			}
@@ -166,38 +167,40 @@ func unknownFields(p *pass) {
 }
 
 // mutatorFields finds fields of Gatekeeper's mutators that a server drops without a word.
-func mutatorFields(p *pass) {
-	for _, d := range p.set.mutators {
-		for _, n := range legacy.Unknown(d.Object) {
-			p.note(d, n.Field, d.ErrorAtKey(n.Field, errors.New(n.Message)), n.Field+": "+n.Message).Severity = Warning
-		}
+func mutatorFields(p *pass, d *manifest.Document) {
+	if !legacy.IsMutator(d.Object.GroupVersionKind()) {
+		return
+	}
+	for _, n := range legacy.Unknown(d.Object) {
+		p.note(d, n.Field, d.ErrorAtKey(n.Field, errors.New(n.Message)), n.Field+": "+n.Message).Severity = Warning
 	}
 }
 
 // kyvernoRules finds mutate rules of Kyverno's policies that no policy stands for exactly.
-func kyvernoRules(p *pass) {
+func kyvernoRules(p *pass, d *manifest.Document) {
+	if !kyverno.Is(d.Object.GroupVersionKind()) {
+		return
+	}
 	env, err := language(p.set.opts.Newest)
 	if err != nil {
 		return // said of the options
 	}
-	for _, d := range p.set.kyverno {
-		rules, errs := policyset.KyvernoRules(d, policy.Deps{Env: env, Types: p.set.types})
-		for _, err := range errs {
-			if at := (*manifest.PositionError)(nil); errors.As(err, &at) {
-				p.note(d, "", at, at.Err.Error())
-			}
+	rules, errs := policyset.KyvernoRules(d, policy.Deps{Env: env, Types: p.set.types})
+	for _, err := range errs {
+		if at := (*manifest.PositionError)(nil); errors.As(err, &at) {
+			p.note(d, "", at, at.Err.Error())
 		}
-		for i := range rules {
-			r := &rules[i]
-			text := r.Says()
-			if text == "" {
-				continue
-			}
-			f := p.field(d, r.Path, "%s", text)
-			f.Severity = Info
-			if !r.Converted() {
-				f.Severity = Warning
-			}
+	}
+	for i := range rules {
+		r := &rules[i]
+		text := r.Says()
+		if text == "" {
+			continue
+		}
+		f := p.field(d, r.Path, "%s", text)
+		f.Severity = Info
+		if !r.Converted() {
+			f.Severity = Warning
 		}
 	}
 }
@@ -205,16 +208,16 @@ func kyvernoRules(p *pass) {
 // eachPath calls visit with each selection from the input that is evaluated, and with what
 // is known to be there at that place. A selection that visit has seen is not part
 // of another one that it sees.
-func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known facts)) {
+func (p *pass) eachPath(e *expression, visit func(n *syntax.Node, at path, known facts)) {
 	r := resolver{policy: p.subject}
-	var walk func(n *cel.Node, in *names, known facts)
+	var walk func(n *syntax.Node, in *names, known facts)
 	// chain goes down a selection and visits its shorter parts first.
-	walk = func(n *cel.Node, in *names, known facts) {
+	walk = func(n *syntax.Node, in *names, known facts) {
 		if !p.subject.spend(1) {
 			return
 		}
 		switch {
-		case n.Kind == cel.Select && n.Test:
+		case n.Kind == syntax.Select && n.Test:
 			if r.variable(n, in) == nil {
 				walk(n.Args[0], in, known)
 				if at := r.path(n.Args[0], in); len(at) > 0 && !optional(n.Args[0]) {
@@ -222,7 +225,7 @@ func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known fa
 				}
 			}
 			return
-		case n.Kind == cel.Select || n.Kind == cel.Call && n.Name == "_[_]":
+		case n.Kind == syntax.Select || n.Kind == syntax.Call && n.Name == "_[_]":
 			for _, a := range n.Args {
 				walk(a, in, known)
 			}
@@ -232,7 +235,7 @@ func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known fa
 				}
 			}
 			return
-		case n.Kind == cel.Call && (n.Name == "_&&_" || n.Name == "_||_"):
+		case n.Kind == syntax.Call && (n.Name == "_&&_" || n.Name == "_||_"):
 			// The other operand may decide, whichever stands first.
 			for i, a := range n.Args {
 				more := known
@@ -247,7 +250,7 @@ func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known fa
 				walk(a, in, more)
 			}
 			return
-		case n.Kind == cel.Call && n.Name == "_?_:_":
+		case n.Kind == syntax.Call && n.Name == "_?_:_":
 			walk(n.Args[0], in, known)
 			more := known.with(r.looks(n.Args[0], in, true))
 			if !p.subject.spend(len(more)) {
@@ -256,7 +259,7 @@ func (p *pass) eachPath(e *expression, visit func(n *cel.Node, at path, known fa
 			walk(n.Args[1], in, more)
 			walk(n.Args[2], in, more)
 			return
-		case n.Kind == cel.Loop:
+		case n.Kind == syntax.Loop:
 			walk(n.Args[0], in, known)
 			walk(n.Args[1], in, known)
 			more := known.with(r.looks(n.Args[0], in, true))
@@ -307,8 +310,8 @@ func (p *pass) given(e *expression) facts {
 type write struct {
 	path        path
 	conditional bool
-	value       *cel.Node // nil if it is not one value that is written out
-	node        *cel.Node
+	value       *syntax.Node // nil if it is not one value that is written out
+	node        *syntax.Node
 }
 
 // writes are the parts that a mutation sets, as far as they are written out.
@@ -331,31 +334,31 @@ func (s *subject) findWrites(e *expression) (out []write) {
 		}
 		return out
 	}
-	var walk func(n *cel.Node, at path, conditional bool)
-	walk = func(n *cel.Node, at path, conditional bool) {
+	var walk func(n *syntax.Node, at path, conditional bool)
+	walk = func(n *syntax.Node, at path, conditional bool) {
 		switch {
-		case n.Kind == cel.Struct:
+		case n.Kind == syntax.Struct:
 			for i, name := range n.Names {
 				next := at.with(name)
 				out = append(out, write{next, conditional, n.Args[i], n})
 				walk(n.Args[i], next, conditional)
 			}
-		case n.Kind == cel.Map:
+		case n.Kind == syntax.Map:
 			for i := 0; i+1 < len(n.Args); i += 2 {
-				if key, ok := n.Args[i].Value.(string); ok && n.Args[i].Kind == cel.Literal {
+				if key, ok := n.Args[i].Value.(string); ok && n.Args[i].Kind == syntax.Literal {
 					out = append(out, write{at.with(key), conditional, n.Args[i+1], n.Args[i]})
 				}
 			}
-		case n.Kind == cel.List:
+		case n.Kind == syntax.List:
 			for _, a := range n.Args {
 				walk(a, at.with(anyElement), conditional)
 			}
-		case n.Kind == cel.Call && n.Name == "_?_:_":
+		case n.Kind == syntax.Call && n.Name == "_?_:_":
 			walk(n.Args[1], at, true)
 			walk(n.Args[2], at, true)
-		case n.Kind == cel.Loop:
+		case n.Kind == syntax.Loop:
 			// map, filter: what is put together is a list's element.
-			if sum := n.Args[3]; sum.Kind == cel.Call && sum.Name == "_+_" {
+			if sum := n.Args[3]; sum.Kind == syntax.Call && sum.Name == "_+_" {
 				walk(sum.Args[1], at, true)
 			}
 		}
@@ -370,7 +373,7 @@ func unguarded(p *pass) {
 	reported := map[string]bool{}
 	for _, e := range p.subject.exprs {
 		var seen []path
-		p.eachPath(e, func(n *cel.Node, at path, known facts) {
+		p.eachPath(e, func(n *syntax.Node, at path, known facts) {
 			if at[0] != "object" && at[0] != "oldObject" || known.knows(at) || reported[at.key()] {
 				return
 			}
@@ -412,7 +415,7 @@ func unguarded(p *pass) {
 // evaluated: of all selections of the expression that begin so, the longest.
 func (p *pass) guard(e *expression, at path, known facts) string {
 	whole := at
-	p.eachPath(e, func(_ *cel.Node, other path, _ facts) {
+	p.eachPath(e, func(_ *syntax.Node, other path, _ facts) {
 		if len(other) > len(whole) && other[:len(whole)].key() == whole.key() {
 			whole = other
 		}
@@ -437,17 +440,17 @@ func (p *pass) guard(e *expression, at path, known facts) string {
 func unusedVariables(p *pass) {
 	used := map[string]bool{}
 	all := false
-	var use func(n *cel.Node)
-	use = func(n *cel.Node) {
-		n.Walk(func(n *cel.Node) bool {
+	var use func(n *syntax.Node)
+	use = func(n *syntax.Node) {
+		n.Walk(func(n *syntax.Node) bool {
 			switch {
-			case n.Kind == cel.Select && n.Args[0].Kind == cel.Ident && n.Args[0].Name == "variables":
+			case n.Kind == syntax.Select && n.Args[0].Kind == syntax.Ident && n.Args[0].Name == "variables":
 				if e := p.subject.variable(n.Name); e != nil && !used[n.Name] {
 					used[n.Name] = true
 					use(e.root)
 				}
 				return false
-			case n.Kind == cel.Ident && n.Name == "variables":
+			case n.Kind == syntax.Ident && n.Name == "variables":
 				all = true
 			}
 			return true

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // stringMaps are the fields that are maps of strings whose keys anybody chooses.
@@ -52,7 +52,7 @@ func escapeKey(p *pass) {
 					})
 				}
 			case !whole && len(steps) == at+1:
-				piece := o.pieces[slices.IndexFunc(o.pieces, func(n *cel.Node) bool { return n.Kind != cel.Literal })]
+				piece := o.pieces[slices.IndexFunc(o.pieces, func(n *syntax.Node) bool { return n.Kind != syntax.Literal })]
 				if !strings.HasSuffix(text, "/") || !p.mayHaveSlash(piece, o.in, 0) {
 					continue
 				}
@@ -109,18 +109,18 @@ func operandLength(text []rune, from int) int {
 
 // mayHaveSlash says that a key is known to be one that can have a / in it: a label's or an
 // annotation's, a parameter, or a literal that has.
-func (p *pass) mayHaveSlash(n *cel.Node, in *names, depth int) bool {
+func (p *pass) mayHaveSlash(n *syntax.Node, in *names, depth int) bool {
 	r := resolver{p.subject, depth}
 	if !p.subject.spend(1) {
 		return false
 	}
 	switch {
-	case n.Kind == cel.Literal:
+	case n.Kind == syntax.Literal:
 		s, _ := n.Value.(string)
 		return strings.ContainsAny(s, "/~")
-	case n.Kind == cel.Call && n.Name == "_?_:_":
+	case n.Kind == syntax.Call && n.Name == "_?_:_":
 		return p.mayHaveSlash(n.Args[1], in, depth) || p.mayHaveSlash(n.Args[2], in, depth)
-	case n.Kind == cel.Ident:
+	case n.Kind == syntax.Ident:
 		over := in.over(n.Name)
 		if over == nil {
 			return false
@@ -128,12 +128,12 @@ func (p *pass) mayHaveSlash(n *cel.Node, in *names, depth int) bool {
 		if e := r.variable(over, nil); e != nil {
 			over = e.root
 		}
-		if over.Kind == cel.List {
-			return slices.ContainsFunc(over.Args, func(n *cel.Node) bool { return n.Kind == cel.Literal && p.mayHaveSlash(n, nil, depth) })
+		if over.Kind == syntax.List {
+			return slices.ContainsFunc(over.Args, func(n *syntax.Node) bool { return n.Kind == syntax.Literal && p.mayHaveSlash(n, nil, depth) })
 		}
-		if over.Kind == cel.Map {
+		if over.Kind == syntax.Map {
 			for i := 0; i < len(over.Args); i += 2 {
-				if over.Args[i].Kind == cel.Literal && p.mayHaveSlash(over.Args[i], nil, depth) {
+				if over.Args[i].Kind == syntax.Literal && p.mayHaveSlash(over.Args[i], nil, depth) {
 					return true
 				}
 			}
@@ -158,7 +158,7 @@ func testOperations(p *pass) {
 			if o.op != "test" || !whole || o.value == nil {
 				continue
 			}
-			if o.value.Kind == cel.Literal && o.value.Value == nil {
+			if o.value.Kind == syntax.Literal && o.value.Value == nil {
 				p.node(e, o.value, "a test for null never passes; leave the value out to test that nothing is there")
 				continue
 			}
@@ -169,7 +169,7 @@ func testOperations(p *pass) {
 			if i > 0 && o.list != nil && e.ops[i-1].list == o.list && o.index == e.ops[i-1].index+1 {
 				before := e.ops[i-1]
 				if other, ok := before.path(); ok && (before.op == "add" || before.op == "replace") && other.key() == steps.key() && steps[len(steps)-1] != "-" &&
-					before.value != nil && before.value.Kind == cel.Literal && o.value.Kind == cel.Literal && before.value.Value == o.value.Value {
+					before.value != nil && before.value.Kind == syntax.Literal && o.value.Kind == syntax.Literal && before.value.Value == o.value.Value {
 					p.node(e, o.node, "this test always passes: the operation before has just set the value").Severity = Warning
 				}
 			}
@@ -256,7 +256,7 @@ func serverPanic(p *pass) {
 			if o.op == "replace" && whole && text == "" && len(o.pieces) > 0 && o.value == nil {
 				p.node(e, o.node, "replacing the whole object by nothing makes a server drop the connection, whatever failurePolicy says")
 			}
-			if o.op == "test" && o.value != nil && o.value.Kind == cel.List && slices.ContainsFunc(taken(o.value), isNull) {
+			if o.op == "test" && o.value != nil && o.value.Kind == syntax.List && slices.ContainsFunc(taken(o.value), isNull) {
 				p.node(e, o.node, "a test against a list with null in it makes a server drop the connection")
 			}
 			if isNull(o.value) && (o.op == "add" || o.op == "replace") && whole && o.list != nil {
@@ -277,19 +277,19 @@ func serverPanic(p *pass) {
 	}
 }
 
-func isNull(n *cel.Node) bool { return n != nil && n.Kind == cel.Literal && n.Value == nil }
+func isNull(n *syntax.Node) bool { return n != nil && n.Kind == syntax.Literal && n.Value == nil }
 
 // holdsObjects says that a value is a list of literals Object.….
-func holdsObjects(n *cel.Node) bool {
+func holdsObjects(n *syntax.Node) bool {
 	if n == nil {
 		return false
 	}
-	if n.Kind == cel.Loop {
-		if sum := n.Args[3]; sum.Kind == cel.Call && sum.Name == "_+_" {
+	if n.Kind == syntax.Loop {
+		if sum := n.Args[3]; sum.Kind == syntax.Call && sum.Name == "_+_" {
 			return holdsObjects(sum.Args[1])
 		}
 	}
-	return n.Kind == cel.List && slices.ContainsFunc(n.Args, func(e *cel.Node) bool { return e.Kind == cel.Struct && e.Name != "JSONPatch" })
+	return n.Kind == syntax.List && slices.ContainsFunc(n.Args, func(e *syntax.Node) bool { return e.Kind == syntax.Struct && e.Name != "JSONPatch" })
 }
 
 // reflectionValue finds values that Kubernetes 1.37 cannot put into a JSON patch.
@@ -315,18 +315,18 @@ func reflectionValue(p *pass) {
 }
 
 // taken are a value, or what is put into lists and maps that are written out.
-func taken(n *cel.Node) (out []*cel.Node) {
+func taken(n *syntax.Node) (out []*syntax.Node) {
 	switch {
 	case n == nil:
-	case n.Kind == cel.List:
+	case n.Kind == syntax.List:
 		for _, a := range n.Args {
 			out = append(out, taken(a)...)
 		}
-	case n.Kind == cel.Map:
+	case n.Kind == syntax.Map:
 		for i := 1; i < len(n.Args); i += 2 {
 			out = append(out, taken(n.Args[i])...)
 		}
-	case n.Kind == cel.Call && n.Name == "dyn":
+	case n.Kind == syntax.Call && n.Name == "dyn":
 		return taken(n.Args[0])
 	default:
 		out = append(out, n)
@@ -335,7 +335,7 @@ func taken(n *cel.Node) (out []*cel.Node) {
 }
 
 // reflected is reflectionValue for the part of the input that a value is.
-func (p *pass) reflected(e *expression, value *cel.Node, at path, typedParams, builtin bool) {
+func (p *pass) reflected(e *expression, value *syntax.Node, at path, typedParams, builtin bool) {
 	if len(at) < 2 || at[len(at)-1] == anyElement && at[0] != "object" {
 		return
 	}
@@ -392,7 +392,7 @@ func integerOverflow(p *pass) {
 			continue
 		}
 		for _, w := range p.subject.writes(e) {
-			if w.value == nil || w.value.Kind != cel.Literal {
+			if w.value == nil || w.value.Kind != syntax.Literal {
 				continue
 			}
 			n, ok := w.value.Value.(int64)
@@ -455,7 +455,7 @@ func notIdempotent(p *pass) {
 			}
 		}
 		for _, w := range p.subject.writes(e) {
-			if w.conditional || tested || w.value == nil || w.value.Kind != cel.Call || w.value.Name != "_+_" || slices.Contains(w.path, anyElement) {
+			if w.conditional || tested || w.value == nil || w.value.Kind != syntax.Call || w.value.Name != "_+_" || slices.Contains(w.path, anyElement) {
 				continue
 			}
 			self, text := false, false
@@ -463,7 +463,7 @@ func notIdempotent(p *pass) {
 				at := r.path(n, nil)
 				self = self || at != nil && at.key() == w.path.key()
 				s, ok := n.Value.(string)
-				text = text || n.Kind == cel.Literal && ok && s != ""
+				text = text || n.Kind == syntax.Literal && ok && s != ""
 			}
 			if self && text {
 				p.node(e, w.value, "%s makes %s longer; ask before whether it is done", again, w.path)
@@ -473,17 +473,17 @@ func notIdempotent(p *pass) {
 }
 
 // mentions says that one of the names is used.
-func mentions(n *cel.Node, list ...string) (found bool) {
-	n.Walk(func(n *cel.Node) bool {
-		found = found || n.Kind == cel.Ident && slices.Contains(list, n.Name)
+func mentions(n *syntax.Node, list ...string) (found bool) {
+	n.Walk(func(n *syntax.Node) bool {
+		found = found || n.Kind == syntax.Ident && slices.Contains(list, n.Name)
 		return !found
 	})
 	return found
 }
 
-func mentionsOperation(n *cel.Node) (found bool) {
-	n.Walk(func(n *cel.Node) bool {
-		found = found || n.Kind == cel.Select && (n.Name == "operation" || n.Name == "subResource")
+func mentionsOperation(n *syntax.Node) (found bool) {
+	n.Walk(func(n *syntax.Node) bool {
+		found = found || n.Kind == syntax.Select && (n.Name == "operation" || n.Name == "subResource")
 		return !found
 	})
 	return found

@@ -15,7 +15,7 @@ import (
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -60,6 +60,9 @@ func nativeRollout(p *pass) {
 	for _, b := range p.set.bindings {
 		if b.doc.Object.GroupVersionKind().Group == api.NativeGroup {
 			check(b.doc, native, api.OwnGroup)
+			if _, ok := b.doc.Object.GetAnnotations()[api.ExistingAnnotation]; ok {
+				p.field(b.doc, "metadata.annotations", "a server does not read %s: objects that exist stay as they are; only mapd does, in the group %s", api.ExistingAnnotation, api.OwnGroup)
+			}
 		}
 	}
 	for _, d := range p.set.mutators {
@@ -326,11 +329,11 @@ func params(p *pass) {
 	used, cautious := false, false
 	for _, e := range p.subject.exprs {
 		used = used || mentions(e.root, "params")
-		e.root.Walk(func(n *cel.Node) bool {
-			if n.Kind == cel.Call && (n.Name == "_==_" || n.Name == "_!=_") {
-				cautious = cautious || slices.ContainsFunc(n.Args, isNull) && slices.ContainsFunc(n.Args, func(a *cel.Node) bool { return a.Kind == cel.Ident && a.Name == "params" })
+		e.root.Walk(func(n *syntax.Node) bool {
+			if n.Kind == syntax.Call && (n.Name == "_==_" || n.Name == "_!=_") {
+				cautious = cautious || slices.ContainsFunc(n.Args, isNull) && slices.ContainsFunc(n.Args, func(a *syntax.Node) bool { return a.Kind == syntax.Ident && a.Name == "params" })
 			}
-			if (n.Kind == cel.Select && n.Test || n.Kind == cel.Call && n.Name == "_?._") && mentions(n, "params") {
+			if (n.Kind == syntax.Select && n.Test || n.Kind == syntax.Call && n.Name == "_?._") && mentions(n, "params") {
 				cautious = true
 			}
 			return true
@@ -407,11 +410,9 @@ func selectors(p *pass) {
 // contradiction returns a key of which a selector wants what no label is, empty if there
 // is none.
 func contradiction(s *metav1.LabelSelector) string {
+	all := api.Requirements(s)
 	var keys []string
-	for k := range s.MatchLabels {
-		keys = append(keys, k)
-	}
-	for _, r := range s.MatchExpressions {
+	for _, r := range all {
 		keys = append(keys, r.Key)
 	}
 	slices.Sort(keys)
@@ -425,11 +426,8 @@ func contradiction(s *metav1.LabelSelector) string {
 			allowed = slices.DeleteFunc(allowed, func(v string) bool { return !slices.Contains(values, v) })
 			present = true
 		}
-		if v, ok := s.MatchLabels[key]; ok {
-			only([]string{v})
-		}
 		var not []string
-		for _, r := range s.MatchExpressions {
+		for _, r := range all {
 			if r.Key != key {
 				continue
 			}
@@ -511,7 +509,7 @@ func coversPods(r admissionregistrationv1.NamedRuleWithOperations) bool {
 
 // selectsSystem says that a match lets in ordinary Pods of kube-system.
 func selectsSystem(m *admissionregistrationv1.MatchResources) bool {
-	if m.ObjectSelector != nil && len(m.ObjectSelector.MatchLabels)+len(m.ObjectSelector.MatchExpressions) > 0 {
+	if !api.SelectsAll(m.ObjectSelector) {
 		return false
 	}
 	if m.NamespaceSelector == nil {
@@ -568,9 +566,9 @@ func replicaSets(p *pass) {
 	}
 }
 
-func mentionsField(n *cel.Node, field string) (found bool) {
-	n.Walk(func(n *cel.Node) bool {
-		found = found || n.Kind == cel.Select && n.Name == field || n.Kind == cel.Literal && n.Value == field
+func mentionsField(n *syntax.Node, field string) (found bool) {
+	n.Walk(func(n *syntax.Node) bool {
+		found = found || n.Kind == syntax.Select && n.Name == field || n.Kind == syntax.Literal && n.Value == field
 		return !found
 	})
 	return found
@@ -634,36 +632,56 @@ func within(field string, of []string) bool {
 	})
 }
 
+// setting is a value that a policy always writes, into a field of a kind.
+type setting struct {
+	by    *subject
+	in    *expression
+	kind  schema.GroupVersionKind
+	write write
+}
+
+// settings are kept for orderDependent.
+func settings(p *pass) {
+	s := p.subject
+	if len(s.ofPart(api.MatchConditions)) > 0 || s.more {
+		return
+	}
+	for _, e := range s.ofPart(api.Mutations) {
+		for _, w := range s.writes(e) {
+			if w.conditional || w.value == nil || w.value.Kind != syntax.Literal || slices.Contains(w.path, anyElement) {
+				continue
+			}
+			for _, k := range s.kinds {
+				s.settings = append(s.settings, setting{s, e, k, w})
+			}
+		}
+	}
+}
+
 // orderDependent finds pairs of policies that set the same field to different values. A
 // server runs policies in a random order (spec §9.1).
 func orderDependent(p *pass) {
-	type setting struct {
-		value any
-		by    *subject
-	}
-	first := map[string]setting{}
+	first := map[string]*setting{}
 	for _, s := range p.set.policies {
-		if !s.sound || len(s.ofPart(api.MatchConditions)) > 0 || s.more || narrowed(s) {
+		if len(s.settings) == 0 || narrowed(s) {
 			continue
 		}
-		for _, e := range s.ofPart(api.Mutations) {
-			for _, w := range s.writes(e) {
-				if w.conditional || w.value == nil || w.value.Kind != cel.Literal || slices.Contains(w.path, anyElement) {
-					continue
-				}
-				for _, k := range s.kinds {
-					id := group(s.doc) + " " + kindName(k) + " " + w.path.key()
-					before, ok := first[id]
-					if !ok {
-						first[id] = setting{w.value.Value, s}
-						continue
-					}
-					if before.by != s && before.value != w.value.Value {
-						own := &pass{set: p.set, rule: p.rule, subject: s}
-						own.node(e, w.value, "policy %s sets %s of %s to %v, and which of the two runs last is random", before.by.object.Name, w.path[1:], kindName(k), before.value)
-						break
-					}
-				}
+		said := (*syntax.Node)(nil) // one finding for a value
+		for i := range s.settings {
+			now := &s.settings[i]
+			if now.write.value == said {
+				continue
+			}
+			id := group(s.doc) + " " + kindName(now.kind) + " " + now.write.path.key()
+			before, ok := first[id]
+			if !ok {
+				first[id] = now
+				continue
+			}
+			if before.by != s && before.write.value.Value != now.write.value.Value {
+				said = now.write.value
+				own := &pass{set: p.set, rule: p.rule, subject: s}
+				own.node(now.in, said, "policy %s sets %s of %s to %v, and which of the two runs last is random", before.by.object.Name, now.write.path[1:], kindName(now.kind), before.write.value.Value)
 			}
 		}
 	}
@@ -676,10 +694,8 @@ func narrowed(s *subject) bool {
 		if m == nil {
 			return false
 		}
-		for _, sel := range []*metav1.LabelSelector{m.NamespaceSelector, m.ObjectSelector} {
-			if sel != nil && len(sel.MatchLabels)+len(sel.MatchExpressions) > 0 {
-				return true
-			}
+		if !api.SelectsAll(m.NamespaceSelector) || !api.SelectsAll(m.ObjectSelector) {
+			return true
 		}
 		return slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool { return len(r.ResourceNames) > 0 })
 	}
@@ -698,13 +714,9 @@ func constantCondition(p *pass) {
 	for _, k := range p.subject.kinds {
 		kinds = append(kinds, k.Kind)
 	}
-	var operations []string
-	for o := range p.subject.operations {
-		operations = append(operations, o)
-	}
-	slices.Sort(operations)
+	operations := slices.Sorted(maps.Keys(p.subject.operations))
 	for _, e := range p.subject.exprs {
-		if e.part == api.MatchConditions && e.root.Kind == cel.Literal {
+		if e.part == api.MatchConditions && e.root.Kind == syntax.Literal {
 			if v, ok := e.root.Value.(bool); ok {
 				if v {
 					p.node(e, e.root, "this condition is always true").Severity = Info
@@ -713,15 +725,15 @@ func constantCondition(p *pass) {
 				}
 			}
 		}
-		e.root.Walk(func(n *cel.Node) bool {
-			if n.Kind == cel.Call && n.Name == "_?_:_" && n.Args[0].Kind == cel.Literal {
+		e.root.Walk(func(n *syntax.Node) bool {
+			if n.Kind == syntax.Call && n.Name == "_?_:_" && n.Args[0].Kind == syntax.Literal {
 				p.node(e, n.Args[0], "this condition is always %v", n.Args[0].Value)
 			}
-			if n.Kind != cel.Call || n.Name != "_==_" && n.Name != "_!=_" && n.Name != "@in" {
+			if n.Kind != syntax.Call || n.Name != "_==_" && n.Name != "_!=_" && n.Name != "@in" {
 				return true
 			}
 			read, against := n.Args[0], n.Args[1]
-			if read.Kind == cel.Literal {
+			if read.Kind == syntax.Literal {
 				read, against = against, read
 			}
 			at := r.path(read, nil)
@@ -762,17 +774,17 @@ func hasSubresources(s *subject) bool {
 }
 
 // literalStrings returns the strings of a literal, or of a list of them.
-func literalStrings(n *cel.Node) (out []string, ok bool) {
-	if n.Kind == cel.Literal {
+func literalStrings(n *syntax.Node) (out []string, ok bool) {
+	if n.Kind == syntax.Literal {
 		s, ok := n.Value.(string)
 		return []string{s}, ok
 	}
-	if n.Kind != cel.List || len(n.Args) == 0 {
+	if n.Kind != syntax.List || len(n.Args) == 0 {
 		return nil, false
 	}
 	for _, a := range n.Args {
 		s, ok := a.Value.(string)
-		if a.Kind != cel.Literal || !ok {
+		if a.Kind != syntax.Literal || !ok {
 			return nil, false
 		}
 		out = append(out, s)
@@ -790,9 +802,9 @@ func cost(p *pass) {
 		case most > 2:
 			p.node(e, e.root, "up to %d checks of the authorizer cost more than one expression may; two do not, and variables have limits of their own", most).Severity = Warning
 		}
-		var nest func(n *cel.Node, depth int) bool
-		nest = func(n *cel.Node, depth int) bool {
-			if n.Kind == cel.Loop && !(len(n.Names) > 1 && n.Names[1] == "#unused") {
+		var nest func(n *syntax.Node, depth int) bool
+		nest = func(n *syntax.Node, depth int) bool {
+			if n.Kind == syntax.Loop && !(len(n.Names) > 1 && n.Names[1] == "#unused") {
 				inner := depth
 				if mentions(n.Args[0], "object", "oldObject", "params", "variables") {
 					inner++
@@ -808,14 +820,14 @@ func cost(p *pass) {
 				}
 				return nest(n.Args[0], depth)
 			}
-			return slices.ContainsFunc(n.Args, func(a *cel.Node) bool { return nest(a, depth) })
+			return slices.ContainsFunc(n.Args, func(a *syntax.Node) bool { return nest(a, depth) })
 		}
 		nest(e.root, 0)
 	}
 }
 
 // checks returns how many checks of the authorizer an evaluation makes at least, and at most.
-func checks(n *cel.Node) (sure, most int) {
+func checks(n *syntax.Node) (sure, most int) {
 	var least, worst []int
 	for _, a := range n.Args {
 		s, m := checks(a)
@@ -823,18 +835,18 @@ func checks(n *cel.Node) (sure, most int) {
 	}
 	for i := range n.Args {
 		switch {
-		case n.Kind == cel.Call && n.Name == "_?_:_" && i > 0:
+		case n.Kind == syntax.Call && n.Name == "_?_:_" && i > 0:
 			if i == 1 {
 				sure, most = sure+min(least[1], least[2]), most+max(worst[1], worst[2])
 			}
 			continue
-		case n.Kind == cel.Call && (n.Name == "_&&_" || n.Name == "_||_") && i > 0, n.Kind == cel.Loop && i > 1:
+		case n.Kind == syntax.Call && (n.Name == "_&&_" || n.Name == "_||_") && i > 0, n.Kind == syntax.Loop && i > 1:
 		default:
 			sure += least[i]
 		}
 		most += worst[i]
 	}
-	if n.Kind == cel.Call && n.Member && n.Name == "check" {
+	if n.Kind == syntax.Call && n.Member && n.Name == "check" {
 		sure, most = sure+1, most+1
 	}
 	return sure, most

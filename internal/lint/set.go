@@ -1,12 +1,8 @@
 package lint
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 
@@ -15,11 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
-	kyverno "github.com/mapd-project/mapd/internal/kyverno/policy"
-	"github.com/mapd-project/mapd/internal/policyset/compile"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
-	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -37,7 +31,7 @@ type set struct {
 	mutators   []*manifest.Document // Gatekeeper's
 	kyverno    []*manifest.Document // Kyverno's policies
 	exceptions []*manifest.Document // PolicyExceptions
-	presence   map[string]presence
+	presence   map[string]presence  // of parts that were looked for, whoever asked
 	// served says that types are all that the cluster of the policies serves.
 	served bool
 
@@ -64,7 +58,10 @@ type subject struct {
 	more  bool
 	// operations that the rules let in.
 	operations map[string]bool
-	work       int // that rules did
+	work       int                 // that rules did
+	presence   map[string]presence // of parts that rules asked for
+	settings   []setting           // for the rule "order-dependent"
+	found      map[string]found    // by rules, see memory.look
 }
 
 // maxWork bounds what rules do for one policy, to about a second. What a policy that somebody
@@ -85,7 +82,7 @@ type expression struct {
 	field string
 	text  string
 	patch bool // it is a JSON patch
-	root  *cel.Node
+	root  *syntax.Node
 	ops   []*operation // of a JSON patch
 
 	looked map[bool]facts // of a variable, see resolver.look
@@ -101,106 +98,7 @@ type bound struct {
 	policy *subject // nil if it is not there
 }
 
-func newSet(ctx context.Context, sources []Source, opts Options) (*set, error) {
-	s := &set{ctx: ctx, opts: opts, presence: map[string]presence{}, count: map[*manifest.Document]int{}}
-	if opts.Oldest < OldestMinor || opts.Oldest > opts.Newest || opts.Newest > NewestMinor {
-		return nil, fmt.Errorf("minors %d to %d: only %d to %d are known", opts.Oldest, opts.Newest, OldestMinor, NewestMinor)
-	}
-	var crds []*unstructured.Unstructured
-	var docs []*manifest.Document
-	for _, src := range sources {
-		in := manifest.Input{Name: src.Name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(src.Data)), nil }}
-		for d, err := range manifest.Read([]manifest.Input{in}) {
-			switch at := (*manifest.PositionError)(nil); {
-			case errors.As(err, &at) && kindless(at.Err):
-				// Values for a chart, answers of a provider: a directory has other files, too.
-			case errors.As(err, &at):
-				s.readErrors = append(s.readErrors, Finding{Rule: invalidRule, Severity: Error, File: at.File, Document: at.Document,
-					Line: max(at.Line, 1), Column: at.Column, Message: at.Err.Error(), at: at, unread: true})
-			case err != nil:
-				return nil, err
-			case d.Object != nil:
-				docs = append(docs, d)
-				if gvk := d.Object.GroupVersionKind(); gvk.Group == api.DefinitionGroup && gvk.Kind == api.DefinitionKind {
-					crds = append(crds, d.Object)
-				}
-			}
-		}
-	}
-	s.types = openapi.New(openapi.Builtin())
-	if custom, err := openapi.CRDs(crds...); err == nil {
-		s.types = openapi.New(openapi.Builtin(), custom)
-	}
-	for _, d := range docs {
-		if err := s.add(d); err != nil {
-			return nil, err
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-	}
-	for _, b := range s.bindings {
-		if b.object == nil {
-			continue
-		}
-		for _, p := range s.policies {
-			if p.object != nil && p.object.Name == b.object.Spec.PolicyName && group(p.doc) == group(b.doc) {
-				b.policy = p
-				p.bindings = append(p.bindings, b)
-			}
-		}
-	}
-	return s, nil
-}
-
 func group(d *manifest.Document) string { return d.Object.GroupVersionKind().Group }
-
-func (s *set) add(d *manifest.Document) error {
-	gvk := d.Object.GroupVersionKind()
-	switch {
-	case api.IsAdmission(gvk.Group) && gvk.Kind == api.PolicyKind:
-		return s.addPolicy(d)
-	case api.IsAdmission(gvk.Group) && gvk.Kind == api.BindingKind:
-		text, err := json.Marshal(d.Object.Object)
-		if err != nil {
-			return err
-		}
-		b := compile.NewBinding(text, compile.New)
-		s.bindings = append(s.bindings, &bound{doc: d, object: b.Object, faults: api.FaultsOf(b.Err)})
-	case gvk.Group == "" && gvk.Kind == "Namespace":
-		s.namespaces = append(s.namespaces, d.Object)
-	case legacy.IsMutator(gvk):
-		s.mutators = append(s.mutators, d)
-	case api.IsException(gvk):
-		s.exceptions = append(s.exceptions, d)
-	case kyverno.Is(gvk):
-		s.kyverno = append(s.kyverno, d)
-	default:
-		s.others = append(s.others, d.Object)
-	}
-	return nil
-}
-
-func (s *set) addPolicy(d *manifest.Document) error {
-	text, err := json.Marshal(d.Object.Object)
-	if err != nil {
-		return err
-	}
-	env, err := language(s.opts.Newest)
-	if err != nil {
-		return err
-	}
-	c := compile.NewPolicy(s.ctx, text, compile.New, policy.Deps{Env: env, Types: s.types})
-	p := &subject{doc: d, object: c.Object, faults: api.FaultsOf(c.Err), program: c.Program}
-	s.policies = append(s.policies, p)
-	if c.Err == nil {
-		if group(d) == api.OwnGroup {
-			env = env.Asking()
-		}
-		p.read(s, env.Within(s.ctx))
-	}
-	return nil
-}
 
 // languages are kept, since making one takes longer than using it.
 var languages sync.Map // of func() (*cel.Env, error), by minor
@@ -211,6 +109,22 @@ func language(minor int) (*cel.Env, error) {
 		return cel.NewEnv(cel.Options{Version: fmt.Sprintf("1.%d", minor)})
 	}))
 	return made.(func() (*cel.Env, error))()
+}
+
+// understand takes the policy apart, if it compiles.
+func (p *subject) understand(s *set) error {
+	if p.program == nil {
+		return nil
+	}
+	env, err := language(s.opts.Newest)
+	if err != nil {
+		return err
+	}
+	if group(p.doc) == api.OwnGroup {
+		env = env.Asking()
+	}
+	p.read(s, env.Within(s.ctx))
+	return nil
 }
 
 // read takes the policy apart.

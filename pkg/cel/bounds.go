@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/parser"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // What the expressions of one policy may need together, see [Env.Within]. cel-go and
@@ -51,22 +53,22 @@ func alone() *compiling { return &compiling{ctx: context.Background()} }
 // policy's errors.
 func (c *compiling) fit(err *CompileError) {
 	const more = "\nmore errors are not shown"
-	if left := max(maxErrors-c.errors, 0); len(err.text) > left {
-		text := err.text[:left]
+	if left := max(maxErrors-c.errors, 0); len(err.Text) > left {
+		text := err.Text[:left]
 		// Whole errors, and at least the beginning of one.
 		if i := strings.LastIndex(text, "\nERROR: "); i > 0 {
 			text = text[:i]
 		} else {
-			text = err.text[:min(len(err.text), 200)]
+			text = err.Text[:min(len(err.Text), 200)]
 		}
 		shown := max(strings.Count(text, "ERROR: <input>"), 1)
 		err.Issues = err.Issues[:min(len(err.Issues), shown)]
-		if len(err.Issues) == 1 && err.Issues[0].Message == err.text {
+		if len(err.Issues) == 1 && err.Issues[0].Message == err.Text {
 			err.Issues[0].Message = strings.ToValidUTF8(text, "") + more
 		}
-		err.text = strings.ToValidUTF8(text, "") + more
+		err.Text = strings.ToValidUTF8(text, "") + more
 	}
-	c.errors += len(err.text)
+	c.errors += len(err.Text)
 }
 
 // keptWeight is a weight that exceeds no bound.
@@ -106,32 +108,6 @@ func (e *Env) Within(ctx context.Context) *Env {
 	return &Env{e.languages, &compiling{ctx: ctx}, e.asks}
 }
 
-// A stop is what parser and checker are left with, as a panic. It never leaves this
-// package.
-type stop struct{ err error }
-
-// stopped turns a stop into an error.
-func stopped(err *error) {
-	switch v := recover().(type) {
-	case nil:
-	case stop:
-		*err = v.err
-	default:
-		panic(v)
-	}
-}
-
-// interrupt stops if ctx is done.
-func interrupt(ctx context.Context) {
-	if ctx.Err() != nil {
-		panic(stop{interrupted(ctx)})
-	}
-}
-
-func interrupted(ctx context.Context) error {
-	return fmt.Errorf("compiling was stopped: %w", context.Cause(ctx))
-}
-
 // countNodes makes every macro of an environment stop once an expression has too many
 // nodes. Nested macros that copy an operand, such as optMap, double them with each
 // level.
@@ -156,7 +132,7 @@ func (m countingMacro) Expander() parser.MacroExpander {
 		// Nodes are numbered from 1 on as they are made, and what a macro returns is
 		// what it made last.
 		if out != nil && out.ID() > maxNodes {
-			panic(stop{placed{eh.OffsetLocation(out.ID()), nodesText}})
+			syntax.Stop(placed{eh.OffsetLocation(out.ID()), nodesText})
 		}
 		return out, err
 	}
@@ -181,54 +157,20 @@ func boundError(expr string, source common.Source, err error) error {
 	return issuesError(expr, celgo.NewIssues(errs))
 }
 
-// source is the text of an expression, through which the parser can be stopped.
-type source struct {
-	common.Source
-	buffer
-	ctx   context.Context
-	count uint
-}
-
-type buffer interface {
-	Get(i int) rune
-	Slice(i, j int) string
-	Len() int
-}
-
-// Slice returns a part of the text. It is called for each name and literal as nodes
-// are made from them. The lexer, which calls Get, would not let a panic pass.
-func (s *source) Slice(i, j int) string {
-	if s.count++; s.count%256 == 0 {
-		interrupt(s.ctx)
-	}
-	return s.buffer.Slice(i, j)
-}
-
-// stoppable returns the text with which the parser ends when ctx does.
-func stoppable(ctx context.Context, text common.Source) common.Source {
-	if b, ok := text.(buffer); ok && ctx.Done() != nil {
-		return &source{Source: text, buffer: b, ctx: ctx}
-	}
-	return text
-}
-
 // parse is cel-go's Env.Parse, ended by ctx.
 func parse(ctx context.Context, env *celgo.Env, expr string) (parsed *celgo.Ast, err error) {
-	text, err := common.NewTextSourceWithLimit(expr, maxText)
+	text, err := syntax.Text(ctx, expr)
 	if err != nil {
 		return nil, issuesError(expr, celgo.ErrorAsIssues(err))
 	}
 	defer func() { err = boundError(expr, text, err) }()
-	defer stopped(&err)
-	parsed, issues := env.ParseSource(stoppable(ctx, text))
+	defer syntax.Stopped(&err)
+	parsed, issues := env.ParseSource(text)
 	if issues.Err() != nil {
 		return nil, issuesError(expr, issues)
 	}
 	return parsed, nil
 }
-
-// maxText is cel-go's bound on code points.
-const maxText = 100_000
 
 // room bounds what is compiled at one time, in nodes: one takes up to 3 KiB while it
 // is parsed.
@@ -245,7 +187,7 @@ func takeRoom(ctx context.Context, expr string) (giveBack func(), err error) {
 		return func() {}, nil
 	}
 	if err := room.Acquire(ctx, nodes); err != nil {
-		return nil, interrupted(ctx)
+		return nil, syntax.Interrupted(ctx)
 	}
 	return func() { room.Release(nodes) }, nil
 }

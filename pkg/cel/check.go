@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // checkers hands out type checkers for one set of names. A checker knows the
@@ -92,7 +94,7 @@ func newCheckers(env *celgo.Env, params, variables bool) (*checkers, error) {
 // ctx where a name is looked up.
 func (c *checkers) check(ctx context.Context, expr string, parsed *celgo.Ast, fields []variable) (_ *ast.AST, _ *celgo.Issues, err error) {
 	// A checker that was stopped does not go back into the pool.
-	defer stopped(&err)
+	defer syntax.Stopped(&err)
 	sc := c.pool.Get().(*scopedChecker)
 	sc.provider.fields, sc.provider.ctx = fields, ctx
 	checked, errs := checker.Check(parsed.NativeRep(), parsed.Source(), sc.checker)
@@ -137,7 +139,7 @@ type scopedProvider struct {
 }
 
 func (p *scopedProvider) FindStructType(name string) (*types.Type, bool) {
-	interrupt(p.ctx)
+	syntax.Interrupt(p.ctx)
 	if p.declared && name == variablesType.TypeName() {
 		return types.NewTypeTypeWithParam(variablesType), true
 	}

@@ -8,6 +8,8 @@ import (
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // PointKind says what a Point is.
@@ -208,8 +210,8 @@ func (f *pointFinder) below(e ast.Expr) {
 		}
 		return
 	}
-	for _, p := range parts(e) {
-		if p.optional {
+	for _, p := range syntax.Parts(e) {
+		if p.Optional {
 			f.add(p.Expr, Optional, Present, Absent)
 		}
 		f.visit(p.Expr)

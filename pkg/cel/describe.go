@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apiserver/pkg/cel"
+
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // A Function is a function or a macro that expressions may call, for those who help to
@@ -84,12 +86,12 @@ func isWord(name string) bool {
 // TypeOf returns the type of an expression in the words of CEL. Errors are those of Compile.
 func (s *Scope) TypeOf(expr string) (_ Type, err error) {
 	if s.compiling.ctx.Err() != nil {
-		return Type{}, interrupted(s.compiling.ctx)
+		return Type{}, syntax.Interrupted(s.compiling.ctx)
 	}
 	defer func() {
 		// As in compileAnew.
 		if r := recover(); r != nil {
-			err = wholeError(expr, "internal error")
+			err = syntax.NewError(expr, "internal error")
 		}
 	}()
 	giveBack, err := takeRoom(s.compiling.ctx, expr)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"regexp"
 	"regexp/syntax"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types"
@@ -186,4 +187,42 @@ func (r *runes) ReadRune() (rune, int, error) {
 	c, size := utf8.DecodeRuneInString(r.rest)
 	r.rest = r.rest[size:]
 	return c, size, nil
+}
+
+// What a range of a character class takes, and a class of a script or category, in
+// instructions.
+const (
+	rangesPerInstruction = 10
+	classInstructions    = 100
+)
+
+// instructions is about how many instructions the program of a regular expression has,
+// its character classes included.
+func instructions(pattern string) int64 {
+	// To parse these takes as much memory as to keep them.
+	classes := int64(strings.Count(pattern, `\p`)+strings.Count(pattern, `\P`)) * classInstructions
+	if classes > maxInstructions {
+		return classes
+	}
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0
+	}
+	return instructionsOf(re)
+}
+
+func instructionsOf(re *syntax.Regexp) int64 {
+	n := int64(2)
+	for _, sub := range re.Sub {
+		n += instructionsOf(sub)
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		n += int64(len(re.Rune))
+	case syntax.OpCharClass:
+		n += int64(len(re.Rune)) / rangesPerInstruction
+	case syntax.OpRepeat:
+		n *= int64(max(re.Min+1, re.Max, 1))
+	}
+	return n
 }

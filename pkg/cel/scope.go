@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // Vars says which of the names that depend on a policy are declared. object,
@@ -148,12 +149,12 @@ func (s *Scope) Compile(expr string, want Want) (*Program, error) {
 // compile returns a program and, for a variable, the type that others see.
 func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
 	if s.compiling.ctx.Err() != nil {
-		return nil, nil, interrupted(s.compiling.ctx)
+		return nil, nil, syntax.Interrupted(s.compiling.ctx)
 	}
 	of := s.declared.with(byte(want), expr)
 	if p, declared := s.env.shared.get(of); p != nil {
 		if exceeded := s.compiling.used.add(p.weight.weight()); exceeded != "" {
-			return nil, nil, wholeError(expr, exceeded)
+			return nil, nil, syntax.NewError(expr, exceeded)
 		}
 		return p, declared, nil
 	}
@@ -175,7 +176,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 	defer func() {
 		// cel-go's validators of literals panic for an entry ?x of unknown type.
 		if r := recover(); r != nil {
-			failure := wholeError(expr, fmt.Sprintf("internal error: %v", r))
+			failure := syntax.NewError(expr, fmt.Sprintf("internal error: %v", r))
 			failure.Internal = true
 			err = failure
 		}
@@ -199,7 +200,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 	}
 	p.plan, err = lang.planner.plan(checked, loops, !s.vars.Unmetered, p.coverage)
 	if err != nil {
-		failure := wholeError(expr, "program instantiation failed: "+err.Error())
+		failure := syntax.NewError(expr, "program instantiation failed: "+err.Error())
 		failure.Internal = true
 		return nil, nil, failure
 	}
@@ -228,7 +229,7 @@ func (s *Scope) check(expr string, want Want) (lang *language, checked *ast.AST,
 		return nil, nil, needs, boundError(expr, parsed.Source(), err)
 	}
 	if exceeded := s.compiling.used.add(needs); exceeded != "" {
-		return nil, nil, needs, wholeError(expr, exceeded)
+		return nil, nil, needs, syntax.NewError(expr, exceeded)
 	}
 	checkers := lang.checkers[index(s.vars.Params)][index(s.vars.Variables)]
 	checked, issues, err := checkers.check(ctx, expr, parsed, s.variables)
@@ -243,7 +244,7 @@ func (s *Scope) check(expr string, want Want) (lang *language, checked *ast.AST,
 	if want != anything {
 		got := checked.GetType(checked.Expr().ID())
 		if !got.IsExactType(wanted[want]) {
-			return nil, nil, needs, wholeError(expr, fmt.Sprintf("must evaluate to %v but got %v", wanted[want], got))
+			return nil, nil, needs, syntax.NewError(expr, fmt.Sprintf("must evaluate to %v but got %v", wanted[want], got))
 		}
 	}
 	return lang, checked, needs, nil
@@ -268,7 +269,7 @@ func variableName(e ast.Expr) (name string, ok bool) {
 		return "", false
 	}
 	op := e.AsSelect().Operand()
-	return e.AsSelect().FieldName(), op.Kind() == ast.IdentKind && identName(op) == variablesName
+	return e.AsSelect().FieldName(), op.Kind() == ast.IdentKind && syntax.IdentName(op) == variablesName
 }
 
 // Reads is a set of the names that an expression can read, itself or through
@@ -328,7 +329,7 @@ func (p *Program) survey(root ast.Expr, s *Scope) (loops bool) {
 			}
 		case ast.IdentKind:
 			// A loop variable of the same name counts as well: a superset.
-			name := identName(e)
+			name := syntax.IdentName(e)
 			p.reads |= readsOf[name]
 			if name == variablesName {
 				named++
@@ -341,10 +342,4 @@ func (p *Program) survey(root ast.Expr, s *Scope) (loops bool) {
 		}
 	}
 	return loops
-}
-
-// identName returns the name of an identifier without the dot with which
-// `.object` reaches past a loop variable.
-func identName(e ast.Expr) string {
-	return strings.TrimPrefix(e.AsIdent(), ".")
 }

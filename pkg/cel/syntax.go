@@ -1,62 +1,22 @@
 package cel
 
 import (
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/types"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // Anything is for the expressions of variables.
 const Anything = anything
 
-// Node is a part of a checked expression, its macros expanded, for those who ask
-// what an expression says rather than what its value is.
-type Node struct {
-	Kind NodeKind
-	// Name is that of an identifier, of a selected field, of a function, or of the
-	// type of an object literal.
-	Name string
-	// Args are the operand of a Select; those of a Call, the target of a member
-	// function first; the elements of a List; the values of an Object; keys and values of
-	// a Map by turns; of a Loop the range, the first result, the condition, the step and
-	// the result.
-	Args []*Node
-	// Names are those of an Object's fields, or of a Loop's variables: of what is
-	// gathered, of the element, and perhaps of a second one.
-	Names []string
-	// Value is that of a Literal: string, int64, uint64, float64, bool, []byte or nil.
-	Value any
-	// Test says of a Select that it is the macro has, Member of a Call that it has a target.
-	Test, Member bool
-	// Line and Column are where the part begins, 1-based, and Offset is how many code
-	// points come before it; columns count code points.
-	Line, Column, Offset int
-}
-
-// NodeKind tells nodes apart.
-type NodeKind uint8
-
-// The kinds of nodes.
-const (
-	Ident NodeKind = iota
-	Literal
-	Select
-	Call
-	List
-	Map
-	Struct
-	Loop
-)
-
 // Syntax parses and checks an expression, which Compile would compile, and returns its
 // syntax. Errors are those of Compile.
-func (s *Scope) Syntax(expr string, want Want) (_ *Node, err error) {
+func (s *Scope) Syntax(expr string, want Want) (_ *syntax.Node, err error) {
 	if s.compiling.ctx.Err() != nil {
-		return nil, interrupted(s.compiling.ctx)
+		return nil, syntax.Interrupted(s.compiling.ctx)
 	}
 	defer func() {
 		// As in compileAnew.
 		if r := recover(); r != nil {
-			err = wholeError(expr, "internal error")
+			err = syntax.NewError(expr, "internal error")
 		}
 	}()
 	giveBack, err := takeRoom(s.compiling.ctx, expr)
@@ -68,70 +28,26 @@ func (s *Scope) Syntax(expr string, want Want) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	t := translator{info: checked.SourceInfo()}
-	return t.node(checked.Expr()), nil
+	return syntax.Of(checked), nil
 }
 
-type translator struct{ info *ast.SourceInfo }
-
-func (t *translator) node(e ast.Expr) *Node {
-	n := &Node{Offset: -1}
-	switch e.Kind() {
-	case ast.IdentKind:
-		n.Kind, n.Name = Ident, identName(e)
-	case ast.LiteralKind:
-		n.Kind = Literal
-		if e.AsLiteral() != types.NullValue {
-			n.Value = e.AsLiteral().Value()
-		}
-	case ast.SelectKind:
-		s := e.AsSelect()
-		n.Kind, n.Name, n.Test = Select, s.FieldName(), s.IsTestOnly()
-	case ast.CallKind:
-		c := e.AsCall()
-		n.Kind, n.Name, n.Member = Call, c.FunctionName(), c.IsMemberFunction()
-	case ast.ListKind:
-		n.Kind = List
-	case ast.MapKind:
-		n.Kind = Map
-	case ast.StructKind:
-		n.Kind, n.Name = Struct, e.AsStruct().TypeName()
-		for _, f := range e.AsStruct().Fields() {
-			n.Names = append(n.Names, f.AsStructField().Name())
-		}
-	case ast.ComprehensionKind:
-		c := e.AsComprehension()
-		n.Kind, n.Names = Loop, []string{c.AccuVar(), c.IterVar()}
-		if c.HasIterVar2() {
-			n.Names = append(n.Names, c.IterVar2())
-		}
+// Fields lists the fields that may be part of the result of an Object expression. The expression
+// is parsed again: a program does not keep its syntax.
+func (p *Program) Fields() []syntax.Field {
+	if p.want != Object {
+		return nil
 	}
-	for _, p := range parts(e) {
-		n.Args = append(n.Args, t.node(p.Expr))
+	scope := *p.scope
+	scope.compiling = alone()
+	giveBack, err := takeRoom(scope.compiling.ctx, p.expr)
+	if err != nil {
+		return nil
 	}
-	t.place(n, e)
-	return n
-}
-
-// place notes where a node begins. The parser notes the operator of a call or a
-// selection, which its first operand may stand before.
-func (t *translator) place(n *Node, e ast.Expr) {
-	if r, ok := t.info.GetOffsetRange(e.ID()); ok {
-		at := t.info.GetLocationByOffset(r.Start)
-		n.Offset, n.Line, n.Column = int(r.Start), at.Line(), at.Column()+1
+	defer giveBack()
+	_, checked, _, err := scope.check(p.expr, p.want)
+	if err != nil {
+		// It compiled before.
+		return nil
 	}
-	for _, a := range n.Args {
-		if a.Offset >= 0 && (n.Offset < 0 || a.Offset < n.Offset) {
-			n.Offset, n.Line, n.Column = a.Offset, a.Line, a.Column
-		}
-	}
-}
-
-// Walk calls visit with a node and, as long as it returns true, with what is below it.
-func (n *Node) Walk(visit func(*Node) bool) {
-	if visit(n) {
-		for _, a := range n.Args {
-			a.Walk(visit)
-		}
-	}
+	return syntax.Fields(checked, p.expr)
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // Trace has the evaluations of one use of an Activation, in the order in which they ended:
@@ -103,7 +105,7 @@ func rootOf(e ast.Expr) string {
 	}
 	switch {
 	case e.Kind() == ast.IdentKind && !accumulator(e):
-		return identName(e)
+		return syntax.IdentName(e)
 	case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == externalDataName:
 		return externalDataName
 	}

@@ -3,13 +3,14 @@ package cel
 import (
 	"context"
 	"math"
-	"regexp/syntax"
 	"strings"
 
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // A weigher tells what it will take to check and plan a parsed expression, in time
@@ -113,7 +114,7 @@ const (
 
 // weigh returns what a parsed expression takes. It ends with ctx.
 func weigh(ctx context.Context, lang *language, fields []variable, root ast.Expr) (_ weight, err error) {
-	defer stopped(&err)
+	defer syntax.Stopped(&err)
 	w := &weigher{ctx: ctx, lang: lang, fields: fields}
 	w.form(root, nil)
 	return w.weight, nil
@@ -131,10 +132,10 @@ func (w *weigher) spend(steps int64) { w.steps = min(w.steps+steps, math.MaxInt6
 // form returns the form of an expression's type, and counts its nodes and steps.
 func (w *weigher) form(e ast.Expr, scope *local) *form {
 	if w.nodes++; w.nodes%1024 == 0 {
-		interrupt(w.ctx)
+		syntax.Interrupt(w.ctx)
 		if w.nodes > 4*maxNodes {
 			// Far too many already, and more if a subtree is in several places.
-			panic(stop{placed{common.NoLocation, nodesText}})
+			syntax.Stop(placed{common.NoLocation, nodesText})
 		}
 	}
 	f := w.formOf(e, scope)
@@ -157,7 +158,7 @@ func (w *weigher) formOf(e ast.Expr, scope *local) *form {
 		switch {
 		case s.IsTestOnly():
 			return boolForm
-		case s.Operand().Kind() == ast.IdentKind && identName(s.Operand()) == variablesName:
+		case s.Operand().Kind() == ast.IdentKind && syntax.IdentName(s.Operand()) == variablesName:
 			return w.variable(s.FieldName())
 		case operand.kind == types.MapKind:
 			return operand.params[1]
@@ -436,42 +437,4 @@ func (w *weigher) pattern(call ast.CallExpr) {
 	if s, ok := literal.AsLiteral().(types.String); ok {
 		w.instructions = min(w.instructions+instructions(string(s)), math.MaxInt64/2)
 	}
-}
-
-// What a range of a character class takes, and a class of a script or category, in
-// instructions.
-const (
-	rangesPerInstruction = 10
-	classInstructions    = 100
-)
-
-// instructions is about how many instructions the program of a regular expression has,
-// its character classes included.
-func instructions(pattern string) int64 {
-	// To parse these takes as much memory as to keep them.
-	classes := int64(strings.Count(pattern, `\p`)+strings.Count(pattern, `\P`)) * classInstructions
-	if classes > maxInstructions {
-		return classes
-	}
-	re, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return 0
-	}
-	return instructionsOf(re)
-}
-
-func instructionsOf(re *syntax.Regexp) int64 {
-	n := int64(2)
-	for _, sub := range re.Sub {
-		n += instructionsOf(sub)
-	}
-	switch re.Op {
-	case syntax.OpLiteral:
-		n += int64(len(re.Rune))
-	case syntax.OpCharClass:
-		n += int64(len(re.Rune)) / rangesPerInstruction
-	case syntax.OpRepeat:
-		n *= int64(max(re.Min+1, re.Max, 1))
-	}
-	return n
 }

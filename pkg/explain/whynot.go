@@ -35,8 +35,10 @@ type Reason struct {
 	// Near says that the author may have expected a match: the policy is about requests
 	// like this one, or its rule has a mistake.
 	Near bool `json:"near"`
-	// Excepted says that both match, and that an exception holds.
-	Excepted bool `json:"excepted,omitempty"`
+	// Excepted says that both match, and that an exception holds: Exception is its
+	// namespace/name.
+	Excepted  bool   `json:"excepted,omitempty"`
+	Exception string `json:"exception,omitempty"`
 	// Generated says that the policy is about the Pods that the object will create.
 	Generated bool `json:"generated,omitempty"`
 }
@@ -49,12 +51,18 @@ func ExceptedBy(d *engine.Decision) (out []Reason) {
 		if o.Exception == nil {
 			continue
 		}
-		r := Reason{Stage: engine.PolicyStage, Policy: o.Policy, Binding: o.Binding, Text: "not applied: " + o.Exception.String(), Near: true, Excepted: true}
+		r := Reason{Stage: o.Stage, Policy: o.Policy, Binding: o.Binding}
+		r.except(o.Exception)
 		if !slices.Contains(out, r) { // both rounds say so
 			out = append(out, r)
 		}
 	}
 	return out
+}
+
+// except says that it is an exception.
+func (r *Reason) except(x *binding.Exception) {
+	r.Text, r.Excepted, r.Exception, r.Near = "not applied: "+x.String(), true, x.Name(), true
 }
 
 // String returns the reason on one line.
@@ -102,9 +110,12 @@ func (e *Explainer) WhyNot(ctx context.Context, req *policy.Request, d *engine.D
 		}
 		for m := range e.engine.Misses(ctx, req, d) {
 			r := Reason{Policy: m.Member, Text: m.Reason, Near: strings.HasPrefix(m.Reason, "spec.match.") && !strings.HasPrefix(m.Reason, "spec.match.kinds")}
-			if m.Policy != nil {
+			switch {
+			case m.Policy != nil:
 				r = w.of(&m.Miss)
 				r.Policy = cmp.Or(m.Member, r.Policy)
+			case m.Exception != nil:
+				r.except(m.Exception)
 			}
 			if r.Stage = m.Stage.Name; r.Stage != engine.PolicyStage {
 				r.Binding = "" // such as Kubewarden's, which people do not write
@@ -162,7 +173,7 @@ func (w *whyNot) of(m *binding.Miss) Reason {
 		r.Field = fmt.Sprintf("metadata.annotations[%s]", api.PercentAnnotation)
 		r.Text = fmt.Sprintf("%v; %s is in shares of at least %v", m.Binding.Rollout().Share, key, api.LeastShare(binding.ShareHash(key)))
 	case binding.Excepted:
-		r.Text, r.Excepted = "not applied: "+m.Exception.String(), true
+		r.except(m.Exception)
 	case binding.Param:
 		r.Field, r.Text = "spec.paramRef", w.param(m)
 	default:

@@ -10,7 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/openapi/smd"
@@ -247,7 +247,7 @@ func has[T ~string](list []T, v T) bool {
 
 // faults are the warnings for one expression. selective says that the policy's
 // conditions may keep some kinds away.
-func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
+func (t *targets) faults(fields []syntax.Field, selective bool) (out []Warning) {
 	if room := maxChecks / max(len(fields), 1); len(t.kinds) > room {
 		t = &targets{kinds: t.kinds[:room], more: true}
 	}
@@ -307,12 +307,12 @@ func (t *targets) faults(fields []cel.Field, selective bool) (out []Warning) {
 
 // fieldPath is the place of a field as text, false if the names of the types
 // around it are others.
-func fieldPath(f cel.Field) (string, bool) {
+func fieldPath(f syntax.Field) (string, bool) {
 	var b strings.Builder
 	rest := f.Path
 	for _, s := range f.Place {
 		switch {
-		case s.Kind == cel.Named:
+		case s.Kind == syntax.Named:
 			if len(rest) == 0 || rest[0] != s.Name {
 				return "", false
 			}
@@ -345,7 +345,7 @@ const (
 )
 
 // check follows a field through the schema as checker does with its value.
-func (t *target) check(f cel.Field, path string) (out []fault) {
+func (t *target) check(f syntax.Field, path string) (out []fault) {
 	if len(f.Place) == 1 && (path == "apiVersion" || path == "kind") {
 		// The object's own count, whatever is written (spec §7.1).
 		return nil
@@ -361,7 +361,7 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 	for i, s := range f.Place {
 		atom := at.Type()
 		last := i == len(f.Place)-1
-		if s.Kind == cel.Item {
+		if s.Kind == syntax.Item {
 			if atom.List == nil {
 				return out
 			}
@@ -373,7 +373,7 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 			return out
 		}
 		if search && atom.Map.ElementRelationship == smd.Atomic {
-			if last && i > 0 && f.Place[i-1].Kind != cel.Named {
+			if last && i > 0 && f.Place[i-1].Kind != syntax.Named {
 				fail(true, AtomicField, atomicText, strings.TrimSuffix(path, "."+s.Name), name)
 			}
 			search = false
@@ -389,7 +389,7 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 			}
 			return out
 		case at.Declares(s.Name):
-		case s.Kind == cel.Value && s.Name == "" && len(atom.Map.Fields) > 0:
+		case s.Kind == syntax.Value && s.Name == "" && len(atom.Map.Fields) > 0:
 			return out
 		default:
 			search = false
@@ -402,8 +402,8 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 			fail(false, WrongType, misfitText, path, name, wanted(atom), form.text)
 		}
 	}
-	if search && (f.Value&(cel.FormMap|cel.FormObject) != 0 && atom.Map != nil && atom.Map.ElementRelationship == smd.Atomic ||
-		f.Value&cel.FormList != 0 && atom.List != nil && atom.List.ElementRelationship == smd.Atomic) {
+	if search && (f.Value&(syntax.FormMap|syntax.FormObject) != 0 && atom.Map != nil && atom.Map.ElementRelationship == smd.Atomic ||
+		f.Value&syntax.FormList != 0 && atom.List != nil && atom.List.ElementRelationship == smd.Atomic) {
 		fail(false, AtomicField, atomicText, path, name)
 	}
 	if len(out) == 0 {
@@ -413,18 +413,18 @@ func (t *target) check(f cel.Field, path string) (out []fault) {
 }
 
 // checkItems looks at the literals in a list or map.
-func (t *target) checkItems(f cel.Field, path string, at openapi.Place, fail func(item bool, rule, format string, args ...any)) {
-	if f.Items&(cel.FormList|cel.FormMap) != 0 {
+func (t *target) checkItems(f syntax.Field, path string, at openapi.Place, fail func(item bool, rule, format string, args ...any)) {
+	if f.Items&(syntax.FormList|syntax.FormMap) != 0 {
 		// Whatever the schema says (spec §7.2).
 		fail(true, WrongType, "%s of %s holds lists or maps that are written inside a list or map, which are not converted; write Object.%s{…} for them",
 			path, kindName(t.kind), strings.Join(f.Path, "."))
 		return
 	}
 	var item openapi.Place
-	switch f.Value & (cel.FormList | cel.FormMap | cel.FormObject) {
-	case cel.FormList:
+	switch f.Value & (syntax.FormList | syntax.FormMap | syntax.FormObject) {
+	case syntax.FormList:
 		item, _ = at.Element()
-	case cel.FormMap:
+	case syntax.FormMap:
 		if m := at.Type().Map; m == nil || len(m.Fields) > 0 {
 			return
 		}
@@ -440,23 +440,23 @@ func (t *target) checkItems(f cel.Field, path string, at openapi.Place, fail fun
 
 // form is a form of values and the types that it fits.
 type form struct {
-	bit  cel.Forms
+	bit  syntax.Forms
 	text string
 	// fits is the scalar that it fits besides those without a type.
 	fits smd.Scalar
 }
 
 var forms = []form{
-	{cel.FormString, "a string", smd.String},
-	{cel.FormInt, "an integer", smd.Numeric},
-	{cel.FormDouble, "a double", smd.Numeric},
-	{cel.FormBool, "a boolean", smd.Boolean},
-	{cel.FormUint, "an unsigned integer", ""},
-	{cel.FormBytes, "bytes", ""},
-	{cel.FormNull, "null", ""},
-	{cel.FormList, "a list", ""},
-	{cel.FormMap, "a map", ""},
-	{cel.FormObject, "an object", ""},
+	{syntax.FormString, "a string", smd.String},
+	{syntax.FormInt, "an integer", smd.Numeric},
+	{syntax.FormDouble, "a double", smd.Numeric},
+	{syntax.FormBool, "a boolean", smd.Boolean},
+	{syntax.FormUint, "an unsigned integer", ""},
+	{syntax.FormBytes, "bytes", ""},
+	{syntax.FormNull, "null", ""},
+	{syntax.FormList, "a list", ""},
+	{syntax.FormMap, "a map", ""},
+	{syntax.FormObject, "an object", ""},
 }
 
 // misfit says that checker.validate refuses every value of the form.
@@ -465,11 +465,11 @@ func (f form) misfit(atom smd.Atom) bool {
 		return false
 	}
 	switch f.bit {
-	case cel.FormList:
+	case syntax.FormList:
 		return atom.List == nil
-	case cel.FormMap, cel.FormObject:
+	case syntax.FormMap, syntax.FormObject:
 		return atom.Map == nil
-	case cel.FormUint, cel.FormBytes, cel.FormNull:
+	case syntax.FormUint, syntax.FormBytes, syntax.FormNull:
 		// They become Go values that no type takes (spec §7.2).
 		return true
 	}

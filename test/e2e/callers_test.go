@@ -79,15 +79,12 @@ items:
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: e2e-attest}
   subjects: [{kind: ServiceAccount, name: webhook-auth, namespace: kube-system}]
 `, "apply", "-f", "-")
-	var address string // without a path
-	cluster.Eventually(t, cluster.Patience, "the webhook configuration", func(ctx context.Context) error {
-		c, err := a.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "mapd.dev", metav1.GetOptions{})
-		if err == nil {
-			s := c.Webhooks[0].ClientConfig.Service
-			address = fmt.Sprintf("https://%s.%s.svc:%d", s.Name, s.Namespace, *s.Port)
-		}
-		return err
-	})
+	written, err := a.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "mapd.dev", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := written.Webhooks[0].ClientConfig.Service
+	address := fmt.Sprintf("https://%s.%s.svc:%d", service.Name, service.Namespace, *service.Port) // without a path
 	request := func(kind, name, path, group string) string {
 		t.Helper()
 		var token string

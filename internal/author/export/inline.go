@@ -9,6 +9,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/celgen"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // Bounds of a parameter that is written as a literal. Servers refuse expressions of more than
@@ -45,7 +46,7 @@ func inline(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, params *u
 	conditions, others := expressions(spec)
 	var paths [][][]string // of each expression
 	for _, e := range slices.Concat(conditions, others) {
-		found, err := cel.Occurrences(*e, paramsName)
+		found, err := syntax.Occurrences(*e, paramsName)
 		if err != nil {
 			return err
 		}
@@ -68,14 +69,14 @@ func inline(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, params *u
 		return fmt.Errorf("the fields of the parameter that the policy reads are larger than the 100,000 code points that an expression may have")
 	}
 	for i, e := range conditions {
-		if *e, err = cel.Substitute(*e, paramsName, literal(only(value, paths[i]))); err != nil {
+		if *e, err = syntax.Substitute(*e, paramsName, literal(only(value, paths[i]))); err != nil {
 			return err
 		}
 	}
 	name := free(spec.Variables)
 	read := false
 	for _, e := range others {
-		text, err := cel.Substitute(*e, paramsName, "variables."+name)
+		text, err := syntax.Substitute(*e, paramsName, "variables."+name)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // value is the reverse of literal: what the syntax of an expression says.
@@ -22,20 +23,20 @@ func value(t *testing.T, scope *cel.Scope, text string) any {
 	if err != nil {
 		t.Fatalf("%.200s: %v", text, err)
 	}
-	var read func(n *cel.Node) any
-	read = func(n *cel.Node) any {
+	var read func(n *syntax.Node) any
+	read = func(n *syntax.Node) any {
 		switch {
-		case n.Kind == cel.Literal:
+		case n.Kind == syntax.Literal:
 			return n.Value
-		case n.Kind == cel.Call && n.Name == "dyn":
+		case n.Kind == syntax.Call && n.Name == "dyn":
 			return read(n.Args[0])
-		case n.Kind == cel.List:
+		case n.Kind == syntax.List:
 			out := []any{}
 			for _, a := range n.Args {
 				out = append(out, read(a))
 			}
 			return out
-		case n.Kind == cel.Map:
+		case n.Kind == syntax.Map:
 			out := map[string]any{}
 			for i := 0; i < len(n.Args); i += 2 {
 				out[read(n.Args[i]).(string)] = read(n.Args[i+1])

@@ -14,6 +14,7 @@ import (
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // Source returns a file with the expressions of its policies formatted: those of
@@ -25,7 +26,7 @@ func Source(ctx context.Context, name string, data []byte) ([]byte, []error) {
 	out, errs := Form.Respell(name, data, func(d *manifest.Document) map[string]string {
 		texts := map[string]string{}
 		collect(d.Object.Object, "", 0, func(path, text string) {
-			formatted, err := cel.Format(ctx, text)
+			formatted, err := syntax.Format(ctx, text)
 			if err != nil {
 				failed = append(failed, located(d, path, text, err))
 				return

@@ -40,12 +40,16 @@ const (
 type Options struct {
 	// Lint are those of diagnostics; the zero value is the newest release.
 	Lint lint.Options
+	// Fixable has Diagnostics try each fix of the linter, to say whether Actions has it. That takes
+	// longer than all else.
+	Fixable bool
 }
 
 // Workspace is documents that belong together. It is safe for concurrent use.
 type Workspace struct {
 	opts     Options
 	language func() (*cel.Env, error)
+	linted   lint.Memory
 
 	mu    sync.Mutex
 	files map[string]*file
@@ -226,17 +230,20 @@ type Diagnostic struct {
 	Severity lint.Severity `json:"severity"`
 	Rule     string        `json:"rule"`
 	Message  string        `json:"message"`
-	Fixable  bool          `json:"fixable,omitempty"` // Actions has an edit that mends it
+	Fixable  bool          `json:"fixable,omitempty"` // Actions has an edit that mends it; see Options
 }
 
 // maxDiagnostics bounds those of a document.
 const maxDiagnostics = 500
 
 // Diagnostics returns what "mapd lint" finds, by the names of documents; a document without
-// findings is not in it.
+// findings is not in it. Only what has changed, and what depends on it, is looked at anew.
 func (w *Workspace) Diagnostics(ctx context.Context) (map[string][]Diagnostic, error) {
-	sources := w.sources(nil)
-	r, err := lint.Run(ctx, sources, w.opts.Lint)
+	sources, opts := w.sources(nil), w.opts.Lint
+	if !w.opts.Fixable {
+		opts.Prove = nil
+	}
+	r, err := w.linted.Run(ctx, sources, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -35,8 +35,9 @@ const (
 	// requestTime bounds a request, and lintTime the search for what is wrong.
 	requestTime = 10 * time.Second
 	lintTime    = time.Minute
-	// pause is how long nothing has to be typed before that begins.
-	pause = 150 * time.Millisecond
+	// pause is how long nothing has to be typed before that begins. What has not changed costs
+	// nothing then.
+	pause = 75 * time.Millisecond
 )
 
 // Options say what a server is.

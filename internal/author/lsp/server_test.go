@@ -25,12 +25,45 @@ type client struct {
 	t    testing.TB
 	conn *jsonrpc2.Conn
 	done chan error
+
+	mu        sync.Mutex
+	published map[string]int // versions, by the uri
+	came      chan struct{}
 }
 
 // Handle implements jsonrpc2.Handler.
 func (c *client) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	if !req.Notif {
 		_ = conn.Reply(ctx, req.ID, nil)
+		return
+	}
+	var p publishParams
+	if req.Method != "textDocument/publishDiagnostics" || json.Unmarshal(*req.Params, &p) != nil || p.Version == nil {
+		return
+	}
+	c.mu.Lock()
+	c.published[p.URI] = *p.Version
+	c.mu.Unlock()
+	select {
+	case c.came <- struct{}{}:
+	default:
+	}
+}
+
+// diagnosed waits for the diagnostics of a version.
+func (c *client) diagnosed(uri string, version int) {
+	for {
+		c.mu.Lock()
+		now := c.published[uri]
+		c.mu.Unlock()
+		if now == version {
+			return
+		}
+		select {
+		case <-c.came:
+		case <-time.After(time.Minute):
+			c.t.Fatalf("no diagnostics of %s, version %d", uri, version)
+		}
 	}
 }
 
@@ -45,7 +78,7 @@ var options = Options{Lint: lint.Options{Oldest: lint.CurrentMinor, Newest: lint
 func start(t testing.TB, root string) *client {
 	toServer, fromClient := io.Pipe()
 	toClient, fromServer := io.Pipe()
-	c := &client{t: t, done: make(chan error, 1)}
+	c := &client{t: t, done: make(chan error, 1), published: map[string]int{}, came: make(chan struct{}, 1)}
 	go func() {
 		c.done <- Serve(context.WithoutCancel(t.Context()), toServer, fromServer, options)
 		_ = fromServer.Close()
@@ -378,4 +411,33 @@ func BenchmarkCompletion(b *testing.B) {
 	slices.Sort(times)
 	b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
 	b.ReportMetric(float64(times[len(times)-1].Microseconds())/1000, "max-ms")
+}
+
+// BenchmarkDiagnostics is an edit and the diagnostics behind it, with the pause between them, while
+// 200 policies are open.
+func BenchmarkDiagnostics(b *testing.B) {
+	c := start(b, b.TempDir())
+	defer c.stop()
+	uri := func(i int) string { return fmt.Sprintf("file:///p%d.yaml", i) }
+	for i := range 200 {
+		c.open(uri(i), strings.ReplaceAll(fmt.Sprintf(text, i, i), "object.spec.", "object.metadata.labels.team == 'a'"))
+	}
+	for i := range 200 {
+		c.diagnosed(uri(i), 1)
+	}
+	var times []time.Duration
+	version := 1
+	for b.Loop() {
+		version++
+		at := uri(version % 200)
+		begin := time.Now()
+		c.notify("textDocument/didChange", object{"textDocument": object{"uri": at, "version": version}, "contentChanges": []object{
+			{"range": object{"start": object{"line": 14, "character": 49}, "end": object{"line": 14, "character": 50}}, "text": string(rune('a' + version%20))},
+		}})
+		c.diagnosed(at, version)
+		times = append(times, time.Since(begin))
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(times[len(times)*95/100].Microseconds())/1000, "p95-ms")
 }

@@ -9,7 +9,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // celControllers are the resources for which Kyverno makes policies of a MutatingPolicy for Pods,
@@ -22,7 +23,7 @@ var celControllers = map[string]string{
 // celControllers if the policy is about Pods alone and does not name others.
 func celAutogen(s *policy.CELSpec) []string {
 	m := s.MatchConstraints
-	if m == nil || m.ObjectSelector != nil && (len(m.ObjectSelector.MatchLabels) > 0 || len(m.ObjectSelector.MatchExpressions) > 0) ||
+	if m == nil || !api.SelectsAll(m.ObjectSelector) ||
 		len(m.ExcludeResourceRules) > 0 || len(m.ResourceRules) != 1 {
 		return nil
 	}
@@ -75,7 +76,7 @@ func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 			addRule(spec.MatchConstraints, celControllers[resource], resource, operations)
 		}
 		move := func(text *string, configures bool) {
-			moved, err := (&cel.Relocation{Path: f.path, Field: inTemplate, Pointer: pointsIntoTemplate}).Relocate(*text, configures)
+			moved, err := (&syntax.Relocation{Path: f.path, Field: inTemplate, Pointer: pointsIntoTemplate}).Relocate(*text, configures)
 			if err != nil {
 				refuseFor("say spec.autogen.podControllers.controllers: [], and write a policy for the controllers", "autogen: %v", err)
 			}
@@ -114,19 +115,19 @@ func addRule(m *admissionregistrationv1.MatchResources, group, resource string, 
 	}})
 }
 
-// inTemplate implements cel.Relocation.Field: what Kyverno looks for in the template, and what in
+// inTemplate implements syntax.Relocation.Field: what Kyverno looks for in the template, and what in
 // the controller.
-func inTemplate(variable string, path []string) (cel.Moved, error) {
+func inTemplate(variable string, path []string) (syntax.Moved, error) {
 	if variable == "request" || len(path) == 0 && variable != "Object" {
-		return cel.Moved{Stays: true}, nil
+		return syntax.Moved{Stays: true}, nil
 	}
 	if variable == "Object" || path[0] == "spec" || path[0] == "metadata" && len(path) > 1 && (path[1] == "labels" || path[1] == "annotations") {
-		return cel.Moved{}, nil
+		return syntax.Moved{}, nil
 	}
-	return cel.Moved{Stays: true}, nil
+	return syntax.Moved{Stays: true}, nil
 }
 
-// pointsIntoTemplate implements cel.Relocation.Pointer: a JSON patch may change what inTemplate
+// pointsIntoTemplate implements syntax.Relocation.Pointer: a JSON patch may change what inTemplate
 // looks for in the template. "/" stands in operations that an expression takes out again.
 func pointsIntoTemplate(pointer string, whole bool) error {
 	if pointer == "/" && whole {
@@ -152,7 +153,7 @@ func (r *Result) autogenDefects(rule *Rule) {
 	s := r.Policy.CEL
 	for _, v := range s.Variables {
 		if ofObjects.MatchString(v.Expression) {
-			rule.note(Better, anything, "Kyverno's autogen leaves variables as they are: those of the policies for controllers read the Pod's fields, which are not there")
+			rule.note(Better, effect{does: writes | refuses | denies, of: forControllers}, "Kyverno's autogen leaves variables as they are: those of the policies for controllers read the Pod's fields, which are not there")
 		}
 	}
 	texts := make([]string, 0, len(s.MatchConditions)+len(s.Mutations))
@@ -165,17 +166,19 @@ func (r *Result) autogenDefects(rule *Rule) {
 		}
 	}
 	if slices.ContainsFunc(texts, notRead.MatchString) {
-		rule.note(Better, anything, "Kyverno's autogen leaves object.?spec, object.metadata.?labels and object[…] as they are: its policies for controllers read the controller's")
+		rule.note(Better, effect{does: writes | refuses | denies, of: forControllers}, "Kyverno's autogen leaves object.?spec, object.metadata.?labels and object[…] as they are: its policies for controllers read the controller's")
 	}
 	for _, m := range s.Mutations {
+		unmoved := effect{does: writes | refuses, at: writesInCEL(m), of: forControllers}
 		switch {
 		case m.JSONPatch != nil:
-			rule.note(Better, anything, "Kyverno's autogen leaves JSON patches as they are: those of the policies for controllers have the Pod's paths")
+			unmoved.does, unmoved.says = unmoved.does|denies, "JSON Patch"
+			rule.note(Better, unmoved, "Kyverno's autogen leaves JSON patches as they are: those of the policies for controllers have the Pod's paths")
 		case m.ApplyConfiguration == nil:
 		case metadataOf.MatchString(m.ApplyConfiguration.Expression):
-			rule.note(Better, anything, "Kyverno's autogen leaves Object.metadata{…} as it is: its policies for controllers have a type there that does not fit")
+			rule.note(Better, unmoved, "Kyverno's autogen leaves Object.metadata{…} as it is: its policies for controllers have a type there that does not fit")
 		case !strings.HasPrefix(strings.TrimSpace(m.ApplyConfiguration.Expression), "Object"):
-			rule.note(Better, anything, "Kyverno's autogen only rewrites an expression that begins with Object{…}")
+			rule.note(Better, unmoved, "Kyverno's autogen only rewrites an expression that begins with Object{…}")
 		}
 	}
 }

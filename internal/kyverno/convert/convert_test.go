@@ -23,6 +23,7 @@ import (
 	"github.com/mapd-project/mapd/internal/policyset/compile"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	programs "github.com/mapd-project/mapd/pkg/policy"
 )
@@ -310,7 +311,7 @@ func convertible(t *testing.T, p *policy.Policy) {
 			} else {
 				text = m.ApplyConfiguration.Expression
 			}
-			if _, err := cel.Format(t.Context(), text); err != nil {
+			if _, err := syntax.Format(t.Context(), text); err != nil {
 				t.Errorf("%v: %s", err, text)
 			}
 		}

@@ -1,6 +1,8 @@
 package blame
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -101,6 +103,15 @@ func Again(name string, object *unstructured.Unstructured, d *engine.Decision) [
 	return a.lines
 }
 
+// Excepted returns a line for each policy by a binding that an exception keeps from an object,
+// by the decision of Again.
+func Excepted(name string, d *engine.Decision) (out []Line) {
+	for _, reason := range explain.ExceptedBy(d) {
+		out = append(out, Line{Object: name, By: reason.Exception, Kind: ByException, Source: FromAgain, Note: reason.String()})
+	}
+	return out
+}
+
 type againReader struct {
 	name       string
 	made, live any
@@ -123,7 +134,7 @@ func (a *againReader) walk(b *explain.Blame, value any, at []string, by []explai
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			var of *explain.Blame
 			if b != nil {
 				of = b.Fields[key]

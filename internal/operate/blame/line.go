@@ -26,6 +26,9 @@ const (
 	ByWebhook Kind = "webhook" // another webhook
 	ByUser    Kind = "user"    // the user of a request
 	ByManager Kind = "manager" // a field manager
+	// ByException is a PolicyException, which wrote nothing: Note says which policy it keeps
+	// from the object.
+	ByException Kind = "exception"
 )
 
 // Line is one answer: who wrote a field, and when.

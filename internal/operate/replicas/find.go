@@ -39,8 +39,12 @@ type Finder struct {
 	tokens tokens
 }
 
-// ErrNotInstalled is the error of Find for a cluster without mapd.
-var ErrNotInstalled = errors.New("mapd is not installed in this cluster")
+// The errors of Find for a cluster without mapd, and for one where no replica has been ready
+// since mapd was installed.
+var (
+	ErrNotInstalled = errors.New("mapd is not installed in this cluster")
+	ErrNotStarted   = errors.New("mapd has not started in this cluster")
+)
 
 const (
 	// maxReplicas bounds how many replicas are asked.
@@ -87,7 +91,7 @@ func (f *Finder) Find(ctx context.Context) (*Set, error) {
 	case err != nil:
 		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s: %w", webhookconfig.ValidationName, err)
 	case len(found.Webhooks) == 0:
-		return nil, fmt.Errorf("no replica of mapd has written the ValidatingWebhookConfiguration %s yet", webhookconfig.ValidationName)
+		return nil, fmt.Errorf("%w: no replica has written the ValidatingWebhookConfiguration %s yet", ErrNotStarted, webhookconfig.ValidationName)
 	}
 	if s.namespace = webhookconfig.InstallationOf(found.ObjectMeta).Namespace; s.namespace == "" {
 		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s does not say where mapd runs: it has no annotation %s", webhookconfig.ValidationName, webhookconfig.InstallationAnnotation)

@@ -238,7 +238,7 @@ func TestFind(t *testing.T) {
 	a.configuration.Webhooks[0].ClientConfig.CABundle = []byte("x")
 	fails("a bundle without certificates", "has no certificate")
 	a.configuration.Webhooks = nil
-	fails("not written", "no replica of mapd has written")
+	fails("not written", "mapd has not started in this cluster: no replica has written")
 }
 
 // Nobody is sent what the user authenticates with, whoever the user is: only a token that

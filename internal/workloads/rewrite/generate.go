@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // generator makes workloads whose Pods have what policies look at: each field of a
@@ -32,7 +32,7 @@ func mentioned(p *unstructured.Unstructured) []string {
 		switch v := v.(type) {
 		case map[string]any:
 			if text, ok := v["expression"].(string); ok {
-				all, _ := cel.Strings(text) // it was parsed before
+				all, _ := syntax.Strings(text) // it was parsed before
 				for _, s := range all {
 					out = append(out, s, s[strings.LastIndex(s, "/")+1:])
 				}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 // form is one of the two policies that a policy for Pods becomes.
@@ -176,7 +176,7 @@ func fault(at *field.Path, text string) *api.Fault {
 
 // expressions rewrites all expressions of a policy in place.
 func (f form) expressions(u *unstructured.Unstructured) (faults api.Faults) {
-	r := &cel.Relocation{Path: f.path, Field: moved, Pointer: pointer}
+	r := &syntax.Relocation{Path: f.path, Field: moved, Pointer: pointer}
 	spec, _ := u.Object["spec"].(map[string]any)
 	change := func(part api.Part, index int, at *field.Path, holder map[string]any, configures bool) {
 		text, ok := holder["expression"].(string)
@@ -265,12 +265,14 @@ func (f form) selectLabels(u *unstructured.Unstructured) {
 // mean the same there.
 var inTemplate = []string{"labels", "annotations", "finalizers"}
 
-// moved implements cel.Relocation.Field: what a template says of its Pods, and why it
+// moved implements syntax.Relocation.Field: what a template says of its Pods, and why it
 // does not say the rest.
-func moved(variable string, path []string) (cel.Moved, error) {
+func moved(variable string, path []string) (syntax.Moved, error) {
 	said := strings.Join(append([]string{variable}, path...), ".")
-	refuse := func(format string, args ...any) (cel.Moved, error) { return cel.Moved{}, fmt.Errorf(format, args...) }
-	value := func(s string) (cel.Moved, error) { return cel.Moved{Value: &s}, nil }
+	refuse := func(format string, args ...any) (syntax.Moved, error) {
+		return syntax.Moved{}, fmt.Errorf(format, args...)
+	}
+	value := func(s string) (syntax.Moved, error) { return syntax.Moved{Value: &s}, nil }
 	switch variable {
 	case "authorizer":
 		return refuse("authorizer asks about the user who creates a Pod; that is a controller, and somebody else writes workloads")
@@ -282,7 +284,7 @@ func moved(variable string, path []string) (cel.Moved, error) {
 	}
 	switch path[0] {
 	case "spec":
-		return cel.Moved{}, nil
+		return syntax.Moved{}, nil
 	case "kind", "apiVersion":
 		if variable == "object" && len(path) == 1 {
 			return value(map[string]string{"kind": "Pod", "apiVersion": "v1"}[path[0]])
@@ -290,13 +292,13 @@ func moved(variable string, path []string) (cel.Moved, error) {
 	case "metadata":
 		switch {
 		case len(path) == 1 && variable == "Object":
-			return cel.Moved{}, nil // its fields are asked about one by one
+			return syntax.Moved{}, nil // its fields are asked about one by one
 		case len(path) == 1:
 			return refuse("%s as a whole has fields that a template lacks", said)
 		case slices.Contains(inTemplate, path[1]):
-			return cel.Moved{}, nil
+			return syntax.Moved{}, nil
 		case path[1] == "namespace" && variable == "object":
-			return cel.Moved{Stays: true}, nil
+			return syntax.Moved{Stays: true}, nil
 		case path[1] == "name" || path[1] == "generateName":
 			return refuse("%s is not known: a controller generates the names of Pods", said)
 		}
@@ -307,13 +309,13 @@ func moved(variable string, path []string) (cel.Moved, error) {
 	return refuse("%s is no field of a Pod's template", said)
 }
 
-func movedRequest(said string, path []string) (cel.Moved, error) {
-	value := func(s string) (cel.Moved, error) { return cel.Moved{Value: &s}, nil }
+func movedRequest(said string, path []string) (syntax.Moved, error) {
+	value := func(s string) (syntax.Moved, error) { return syntax.Moved{Value: &s}, nil }
 	switch strings.Join(path, ".") {
 	case "operation":
 		return value("CREATE")
 	case "namespace", "dryRun":
-		return cel.Moved{Stays: true}, nil
+		return syntax.Moved{Stays: true}, nil
 	case "kind.group", "requestKind.group", "resource.group", "requestResource.group":
 		return value("")
 	case "kind.version", "requestKind.version", "resource.version", "requestResource.version":
@@ -323,15 +325,15 @@ func movedRequest(said string, path []string) (cel.Moved, error) {
 	case "resource.resource", "requestResource.resource":
 		return value("pods")
 	case "name":
-		return cel.Moved{}, fmt.Errorf("%s is not known: a controller generates the names of Pods", said)
+		return syntax.Moved{}, fmt.Errorf("%s is not known: a controller generates the names of Pods", said)
 	}
 	if len(path) > 0 && path[0] == "userInfo" {
-		return cel.Moved{}, fmt.Errorf("%s is the controller that creates a Pod, and somebody else writes workloads", said)
+		return syntax.Moved{}, fmt.Errorf("%s is the controller that creates a Pod, and somebody else writes workloads", said)
 	}
-	return cel.Moved{}, fmt.Errorf("%s is about the request that creates a Pod", said)
+	return syntax.Moved{}, fmt.Errorf("%s is about the request that creates a Pod", said)
 }
 
-// pointer implements cel.Relocation.Pointer.
+// pointer implements syntax.Relocation.Pointer.
 func pointer(p string, whole bool) error {
 	steps := strings.Split(p, "/")[min(1, len(p)):]
 	if !whole && len(steps) > 0 {

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/manifests"
 )
 
@@ -93,7 +94,7 @@ func Installed(t testing.TB, o InstallOptions) *Mapd {
 }
 
 // Install installs mapd into servers that Start has started, starts its
-// replicas and waits until they are ready.
+// replicas and waits for them as WaitReady does.
 func Install(t testing.TB, c *Cluster, o InstallOptions) *Mapd {
 	t.Helper()
 	if o.Replicas == 0 {
@@ -274,11 +275,14 @@ func (m *Mapd) Remove(t testing.TB, r *Replica) {
 // stopTimeout is how long a replica may take to end.
 const stopTimeout = Patience
 
-// WaitReady waits until every replica is ready and connections reach them.
+// WaitReady waits until every replica is ready, connections reach them, and API servers are
+// told whom to call: no replica writes that before one is ready. Whether an API server has
+// read it already is not waited for, nor are entries for policies.
 func (m *Mapd) WaitReady(t testing.TB) {
 	t.Helper()
 	Eventually(t, startTimeout, "the replicas of mapd", func(ctx context.Context) error {
-		for _, r := range m.Replicas() {
+		replicas := m.Replicas()
+		for _, r := range replicas {
 			if err := r.ended(); err != nil {
 				t.Fatal(err)
 			}
@@ -286,8 +290,21 @@ func (m *Mapd) WaitReady(t testing.TB) {
 				return err
 			}
 		}
-		return m.updateEndpoints(ctx)
+		if err := m.updateEndpoints(ctx); err != nil || len(replicas) == 0 {
+			return err
+		}
+		return m.written(ctx)
 	})
+}
+
+// written says whether a replica has written the configuration for validation, which has
+// an entry whatever the policies are.
+func (m *Mapd) written(ctx context.Context) error {
+	c, err := m.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
+	if err == nil && len(c.Webhooks) == 0 {
+		err = fmt.Errorf("no replica has written the ValidatingWebhookConfiguration %s", c.Name)
+	}
+	return err
 }
 
 // Probe asks /readyz once, as a kubelet does.

@@ -150,5 +150,5 @@ function list(paths: readonly string[]) {
 // steps are the lines below the verdict: what each policy did.
 function steps(r: Result): HTMLElement[] {
   const all = lines(r.summary ?? "").slice(1)
-  return all.length > 0 ? [h("ul", {class: "steps", "aria-label": "What policies did"}, bounded(all, 50, l => h("li", null, short(l.trim().replace(/^(.+?) › \1(?= ›|:)/, "$1"))), "steps", b => h("li", null, b)))] : []
+  return all.length > 0 ? [h("ul", {class: "steps", "aria-label": "What policies did"}, bounded(all, 50, l => h("li", null, short(l.trim().replace(/^(.+?) › (?:unbound-)?\1(?= ›|:)/, "$1"))), "steps", b => h("li", null, b)))] : []
 }

@@ -73,10 +73,10 @@ export function writers(of: readonly Line[], count: number): string[] {
   return out
 }
 
-// who names a policy with its binding, unless that has the same name, and its parameter.
+// who names a policy with its binding, unless that has the same name or stands in for none, and its parameter.
 export function who(of: {policy: string; binding?: string; param?: string; stage?: string; mutation?: number}): string {
   let text = of.policy
-  if (of.binding && of.binding !== of.policy) text += " › " + of.binding
+  if (of.binding && of.binding !== of.policy && of.binding !== `unbound-${of.policy}`) text += " › " + of.binding
   if (of.binding && of.param) text += " › " + of.param
   if (of.stage === "policies" && of.mutation !== undefined && of.mutation >= 0) text += ` › mutations[${of.mutation}]`
   return text

@@ -1,12 +1,10 @@
-package cel
+package syntax
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
@@ -42,7 +40,7 @@ type Moved struct {
 // Relocate returns what becomes of an expression, which must be valid. If configures is
 // set, the value of the expression is an Object, of which the new one has the new
 // object's type. The expression is parsed, and the result printed from its new syntax
-// tree, so comments and line breaks are lost. An error is a *CompileError with the
+// tree, so comments and line breaks are lost. An error is a *Error with the
 // places of all that cannot be relocated.
 func (r *Relocation) Relocate(expression string, configures bool) (string, error) {
 	parsed, err := parseWritten(expression)
@@ -59,59 +57,13 @@ func (r *Relocation) Relocate(expression string, configures bool) (string, error
 		for i, issue := range w.issues {
 			texts[i] = issue.Message
 		}
-		return "", &CompileError{Expr: expression, Issues: w.issues, text: strings.Join(texts, "; ")}
+		return "", &Error{Expr: expression, Issues: w.issues, Text: strings.Join(texts, "; ")}
 	}
 	text, err := parser.Unparse(out, ast.NewSourceInfo(nil))
 	if err != nil {
-		return "", wholeError(expression, err.Error())
+		return "", NewError(expression, err.Error())
 	}
 	return text, nil
-}
-
-// Strings returns the string literals of an expression, each once, in their order.
-func Strings(expression string) ([]string, error) {
-	parsed, err := parseWritten(expression)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.LiteralKind {
-			return
-		}
-		if s, ok := e.AsLiteral().(types.String); ok && !slices.Contains(out, string(s)) {
-			out = append(out, string(s))
-		}
-	}))
-	return out, nil
-}
-
-// parseWritten parses an expression without expanding macros, so that the tree is what
-// is written.
-func parseWritten(expression string) (*ast.AST, error) {
-	return parseWrittenWithin(context.Background(), expression)
-}
-
-// parseWrittenWithin is parseWritten, ended by ctx.
-func parseWrittenWithin(ctx context.Context, expression string) (_ *ast.AST, err error) {
-	text, err := common.NewTextSourceWithLimit(expression, maxText)
-	if err != nil {
-		return nil, wholeError(expression, err.Error())
-	}
-	p, err := parser.NewParser(parser.EnableOptionalSyntax(true), parser.EnableIdentEscapeSyntax(true))
-	if err != nil {
-		return nil, err
-	}
-	defer stopped(&err)
-	parsed, errs := p.Parse(stoppable(ctx, text))
-	if all := errs.GetErrors(); len(all) > 0 {
-		failure := &CompileError{Expr: expression, text: all[0].Message}
-		for _, e := range all {
-			failure.Issues = append(failure.Issues, api.Issue{Line: max(e.Location.Line(), 1), Column: e.Location.Column() + 1, Message: e.Message})
-		}
-		return nil, failure
-	}
-	return parsed, nil
 }
 
 // relocating is one call of Relocate.
@@ -123,8 +75,12 @@ type relocating struct {
 	issues []api.Issue
 }
 
-// Names of the types that mutations are made of.
+// Names of variables that have to do with the object, and of the types that mutations are made of.
 const (
+	objectName    = "object"
+	oldObjectName = "oldObject"
+	requestName   = "request"
+	authzName     = "authorizer"
 	objectLiteral = "Object"
 	patchLiteral  = "JSONPatch"
 )
@@ -173,46 +129,6 @@ func (w *relocating) all(list []ast.Expr, bound []string) []ast.Expr {
 		out[i] = w.walk(e, bound)
 	}
 	return out
-}
-
-// chain returns the identifier at the root of fields that are selected by names, and
-// these names.
-func chain(e ast.Expr) (root ast.Expr, path []string, ok bool) {
-	switch e.Kind() {
-	case ast.IdentKind:
-		return e, nil, true
-	case ast.SelectKind:
-		s := e.AsSelect()
-		root, path, ok = chain(s.Operand())
-		return root, append(path, s.FieldName()), ok
-	case ast.CallKind:
-		operand, name, named := selected(e)
-		if !named {
-			return nil, nil, false
-		}
-		root, path, ok = chain(operand)
-		return root, append(path, name), ok
-	}
-	return nil, nil, false
-}
-
-// selected returns the operand and the field of a["x"], a[?"x"] and a.?x.
-func selected(e ast.Expr) (operand ast.Expr, name string, ok bool) {
-	c := e.AsCall()
-	switch c.FunctionName() {
-	case operators.Index, operators.OptIndex, operators.OptSelect:
-		name, ok = text(c.Args()[1])
-		return c.Args()[0], name, ok
-	}
-	return nil, "", false
-}
-
-func text(e ast.Expr) (string, bool) {
-	if e.Kind() != ast.LiteralKind {
-		return "", false
-	}
-	s, ok := e.AsLiteral().(types.String)
-	return string(s), ok
 }
 
 // field returns what becomes of a chain.
@@ -329,35 +245,6 @@ func (w *relocating) compared(e ast.Expr, bound []string) (ast.Expr, bool) {
 		}
 	}
 	return nil, false
-}
-
-// binders returns how many of a macro's first arguments are names of variables, and the
-// index of the first argument after them in which these are defined.
-func binders(c ast.CallExpr) (defines, from int) {
-	n := len(c.Args())
-	switch c.FunctionName() {
-	case "all", "exists", "exists_one", "existsOne":
-		defines = n - 1
-	case "map":
-		defines = min(n-1, 1)
-	case "filter", "optMap", "optFlatMap", "sortBy":
-		defines = 1
-	case "transformList", "transformMap", "transformMapEntry":
-		defines = 2
-	case "bind":
-		if t := c.Target(); n == 3 && t.Kind() == ast.IdentKind && t.AsIdent() == "cel" && c.Args()[0].Kind() == ast.IdentKind {
-			return 1, 2
-		}
-	}
-	if defines >= n {
-		return 0, 0
-	}
-	for _, a := range c.Args()[:max(defines, 0)] {
-		if a.Kind() != ast.IdentKind {
-			return 0, 0 // no macro
-		}
-	}
-	return max(defines, 0), defines
 }
 
 // literal returns what becomes of an Object or a JSONPatch.

@@ -1,11 +1,11 @@
-package cel_test
+package syntax_test
 
 import (
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
 func TestSubstitute(t *testing.T) {
@@ -25,11 +25,11 @@ func TestSubstitute(t *testing.T) {
 		{`"ü𝔘" + params.` + "`a-b`", `"ü𝔘" + variables.params.` + "`a-b`", [][]string{{"a-b"}}},
 		{`!params.a && -params.b < 1 ? params.l[0] : params.f()`, `!variables.params.a && -variables.params.b < 1 ? variables.params.l[0] : variables.params.f()`, [][]string{{"a"}, {"b"}, {"l"}, nil}},
 	} {
-		got, err := cel.Substitute(tt.expression, "params", "variables.params")
+		got, err := syntax.Substitute(tt.expression, "params", "variables.params")
 		if err != nil || got != tt.want {
 			t.Errorf("%s\nis  %s\nnot %s (%v)", tt.expression, got, tt.want, err)
 		}
-		found, err := cel.Occurrences(tt.expression, "params")
+		found, err := syntax.Occurrences(tt.expression, "params")
 		var paths [][]string
 		for _, o := range found {
 			paths = append(paths, o.Path)
@@ -49,7 +49,7 @@ func TestSubstituteErrors(t *testing.T) {
 		strings.Repeat("[", 5000) + "params":         "recursion",
 		`params + ` + strings.Repeat("(", 300) + `1`: "recursion",
 	} {
-		if got, err := cel.Substitute(expression, "params", "variables.params"); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := syntax.Substitute(expression, "params", "variables.params"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: %.40s, %v; want %s", expression, got, err, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package cel
+package syntax
 
 import (
 	"errors"
@@ -95,7 +95,7 @@ func TestRelocateRefuses(t *testing.T) {
 		{`object.`, ""},
 	} {
 		_, err := relocation().Relocate(c.in, false)
-		var at *CompileError
+		var at *Error
 		if !errors.As(err, &at) {
 			t.Errorf("%s: error %v", c.in, err)
 			continue

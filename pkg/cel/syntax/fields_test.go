@@ -1,4 +1,4 @@
-package cel
+package syntax_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mapd-project/mapd/pkg/cel"
+	"github.com/mapd-project/mapd/pkg/cel/syntax"
 	"github.com/mapd-project/mapd/test/hammer"
 )
 
@@ -109,10 +111,24 @@ func TestFields(t *testing.T) {
 	}
 }
 
-func objectProgram(t testing.TB, expr string) *Program {
+func testScope(t testing.TB) *cel.Scope {
 	t.Helper()
-	s := testScope(t, Vars{Params: true, Variables: true}, []definition{{"list", "[1, 2]"}, {"any", "object.x"}})
-	p, err := s.Compile(expr, Object)
+	env, err := cel.NewEnv(cel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env.Scope(cel.Vars{Params: true, Variables: true})
+}
+
+func objectProgram(t testing.TB, expr string) *cel.Program {
+	t.Helper()
+	s := testScope(t)
+	for name, variable := range map[string]string{"list": "[1, 2]", "any": "object.x"} {
+		if err := s.Define(name, variable); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := s.Compile(expr, cel.Object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +137,7 @@ func objectProgram(t testing.TB, expr string) *Program {
 
 var formNames = []string{"string", "int", "uint", "double", "bool", "bytes", "null", "list", "map", "object"}
 
-func formatForms(forms Forms) string {
+func formatForms(forms syntax.Forms) string {
 	var out []string
 	for i, name := range formNames {
 		if forms&(1<<i) != 0 {
@@ -132,17 +148,17 @@ func formatForms(forms Forms) string {
 }
 
 // formatField writes the place only where it is not the path.
-func formatField(f Field) string {
+func formatField(f syntax.Field) string {
 	var place string
 	var names []string
 	for _, s := range f.Place {
 		switch s.Kind {
-		case Named:
+		case syntax.Named:
 			place += "." + s.Name
 			names = append(names, s.Name)
-		case Item:
+		case syntax.Item:
 			place += "[]"
-		case Value:
+		case syntax.Value:
 			place += "{" + s.Name + "}"
 		}
 	}
@@ -169,8 +185,7 @@ func formatField(f Field) string {
 }
 
 func TestFieldsOfOthers(t *testing.T) {
-	s := testScope(t, Vars{}, nil)
-	p, err := s.Compile(`[JSONPatch{op: "add", path: "/a", value: Object.a{b: 1}}]`, JSONPatch)
+	p, err := testScope(t).Compile(`[JSONPatch{op: "add", path: "/a", value: Object.a{b: 1}}]`, cel.JSONPatch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,12 +217,12 @@ func FuzzFields(f *testing.F) {
 	} {
 		f.Add(expr)
 	}
-	env, err := NewEnv(Options{})
+	env, err := cel.NewEnv(cel.Options{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, expr string) {
-		p, err := env.Scope(Vars{Params: true, Variables: true}).Compile(expr, Object)
+		p, err := env.Scope(cel.Vars{Params: true, Variables: true}).Compile(expr, cel.Object)
 		if err != nil {
 			return
 		}

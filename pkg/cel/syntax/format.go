@@ -1,4 +1,4 @@
-package cel
+package syntax
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // Format returns an expression as package layout lays it out: the same words, signs and
 // comments on other lines. The result was parsed again and has the same syntax tree. The error
-// is a *CompileError if the expression cannot be parsed. Names and types are not looked at.
+// is a *Error if the expression cannot be parsed. Names and types are not looked at.
 func Format(ctx context.Context, expression string) (string, error) {
 	before, err := parseWrittenWithin(ctx, expression)
 	if err != nil {
@@ -21,17 +21,17 @@ func Format(ctx context.Context, expression string) (string, error) {
 	}
 	text, err := layout.Format(expression)
 	if err != nil {
-		return "", wholeError(expression, "cannot be formatted: "+err.Error())
+		return "", NewError(expression, "cannot be formatted: "+err.Error())
 	}
 	after, err := parseWrittenWithin(ctx, text)
 	if err != nil && ctx.Err() != nil {
 		return "", err
 	}
-	if ce := (*CompileError)(nil); errors.As(err, &ce) && len(ce.Issues) > 0 { // it is too long
-		return "", wholeError(expression, "cannot be formatted: with its new lines and blanks: "+ce.Issues[0].Message)
+	if ce := (*Error)(nil); errors.As(err, &ce) && len(ce.Issues) > 0 { // it is too long
+		return "", NewError(expression, "cannot be formatted: with its new lines and blanks: "+ce.Issues[0].Message)
 	}
 	if err != nil || !sameSyntax(before.Expr(), after.Expr()) || !sameComments(expression, text) {
-		return "", wholeError(expression, errFormat.Error())
+		return "", NewError(expression, errFormat.Error())
 	}
 	return text, nil
 }
@@ -64,8 +64,8 @@ func sameSyntax(a, b ast.Expr) bool {
 	default:
 		return false // macros are not expanded, so there are no loops
 	}
-	return same && slices.EqualFunc(parts(a), parts(b), func(x, y part) bool {
-		return x.optional == y.optional && sameSyntax(x.Expr, y.Expr)
+	return same && slices.EqualFunc(Parts(a), Parts(b), func(x, y Part) bool {
+		return x.Optional == y.Optional && sameSyntax(x.Expr, y.Expr)
 	})
 }
 

@@ -1,4 +1,4 @@
-package cel
+package syntax
 
 import (
 	"cmp"
@@ -78,29 +78,12 @@ const (
 	FormObject
 )
 
-// Fields lists the fields that may be part of the result of an Object
-// expression, by position. Literals are followed through conditions, lists,
+// Fields lists the fields that may be part of the result of a checked expression of type
+// Object, by position. Literals are followed through conditions, lists,
 // maps, loops and optionals to the place where they end up; a literal that is
 // merely compared or measured sets nothing, and what passes through another
 // function is not found. Variables contain no such literals (spec §5).
-//
-// The expression is parsed again: a program does not keep its syntax.
-func (p *Program) Fields() []Field {
-	if p.want != Object {
-		return nil
-	}
-	scope := *p.scope
-	scope.compiling = alone()
-	giveBack, err := takeRoom(scope.compiling.ctx, p.expr)
-	if err != nil {
-		return nil
-	}
-	defer giveBack()
-	_, checked, _, err := scope.check(p.expr, p.want)
-	if err != nil {
-		// It compiled before.
-		return nil
-	}
+func Fields(checked *ast.AST, expression string) []Field {
 	f := finder{
 		checked: checked,
 		names:   map[int64]loopVar{},
@@ -110,7 +93,7 @@ func (p *Program) Fields() []Field {
 	}
 	f.bind(checked.Expr(), nil)
 	f.follow(checked.Expr(), flow{place: &place{}, exact: true, tight: true})
-	return f.fields([]rune(p.expr))
+	return f.fields([]rune(expression))
 }
 
 // maxVisits bounds the work, since one literal can end up in very many places.
@@ -238,7 +221,7 @@ func (f *finder) bind(e ast.Expr, vars *loopVars) {
 		f.bind(c.LoopCondition(), vars)
 		f.bind(c.LoopStep(), vars)
 	default:
-		for _, p := range parts(e) {
+		for _, p := range Parts(e) {
 			f.bind(p.Expr, vars)
 		}
 	}

@@ -1,4 +1,4 @@
-package cel
+package syntax
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ func Occurrences(expression, variable string) ([]Occurrence, error) {
 	f := &reading{variable: variable, text: []rune(expression), info: parsed.SourceInfo()}
 	f.visit(parsed.Expr(), nil)
 	if f.err != nil {
-		return nil, wholeError(expression, f.err.Error())
+		return nil, NewError(expression, f.err.Error())
 	}
 	slices.SortFunc(f.reads, func(a, b Occurrence) int { return cmp.Compare(a.from, b.from) })
 	return f.reads, nil
@@ -52,7 +52,7 @@ func Substitute(expression, variable, by string) (string, error) {
 		return "", err
 	}
 	if name := definedAmong(parsed.Expr(), free); name != "" {
-		return "", wholeError(expression, fmt.Sprintf("a macro has a variable %s, which would hide the one that stands for %s; rename it", name, variable))
+		return "", NewError(expression, fmt.Sprintf("a macro has a variable %s, which would hide the one that stands for %s; rename it", name, variable))
 	}
 	text := []rune(expression)
 	var out strings.Builder
@@ -97,48 +97,6 @@ func (f *reading) add(root ast.Expr, path, bound []string) {
 		return
 	}
 	f.reads = append(f.reads, Occurrence{path, from, to})
-}
-
-// eachChild calls visit with the parts of e, as written, and the variables that are bound
-// there.
-func eachChild(e ast.Expr, bound []string, visit func(ast.Expr, []string)) {
-	all := parts(e)
-	if e.Kind() != ast.CallKind {
-		for _, p := range all {
-			visit(p.Expr, bound)
-		}
-		return
-	}
-	defines, scopes := scopesOf(e.AsCall(), bound)
-	args := all[len(all)-len(scopes):]
-	if len(args) < len(all) {
-		visit(all[0].Expr, bound)
-	}
-	for i := defines; i < len(args); i++ {
-		visit(args[i].Expr, scopes[i])
-	}
-}
-
-// scopesOf returns how many of the first arguments of a call are names of variables that it
-// defines, as macros do, and which variables are bound in each argument.
-func scopesOf(c ast.CallExpr, bound []string) (defines int, scopes [][]string) {
-	args := c.Args()
-	scopes = make([][]string, len(args))
-	outside := 0
-	if c.IsMemberFunction() {
-		defines, outside = binders(c)
-	}
-	inner := bound
-	for _, a := range args[:defines] {
-		inner = append(slices.Clone(inner), a.AsIdent())
-	}
-	for i := range scopes {
-		scopes[i] = inner
-		if i < outside {
-			scopes[i] = bound
-		}
-	}
-	return defines, scopes
 }
 
 // identifiers returns the variables that an expression reads.
