@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno nightly e2e e2e-existing e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release kind
+.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno next nightly e2e e2e-existing e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,11 +94,15 @@ kyverno: ## hold converted policies against Kyverno's own engine, and move from 
 	@test/e2e/kyverno/build.sh kyverno >/dev/null
 	MAPD_E2E_KYVERNO=1 $(GO) test -tags e2e -count 1 -timeout 1h -run '^TestKyverno' -v ./test/e2e
 
+next: ## the cases on the libraries of the next minor of Kubernetes, with the Go that these need, which is fetched; ARGS=-update records
+	@GO="$(GO)" ./hack/next.sh $(ARGS)
+
 nightly: ## what takes long and finds little: all of the corpus on real servers, all of their minors, -race everywhere, many random cases, each command a process, Prometheus
 	FORCE=1 GO="$(GO)" ./hack/changed.sh test/monitoring manifests/monitoring
 	MAPD_SCRIPTS=processes $(GO) test -vet=off -count 1 -timeout 1h -run '^TestScript$$' ./cmd/mapd
 	@$(MAKE) --no-print-directory race
 	@$(MAKE) --no-print-directory random
+	@$(MAKE) --no-print-directory next
 	@$(MAKE) --no-print-directory kyverno
 	@$(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory e2e-versions
@@ -124,7 +128,7 @@ e2e-upgrade: ## from the commit FROM to this tree and back, on real servers, whi
 	@test/e2e/servers/build.sh >/dev/null
 	MAPD_E2E_UPGRADE_FROM=$(FROM) $(GO) -C test/e2e test -tags e2e -count 1 -timeout 30m -run '^TestUpgrade$$' -v .
 
-RELEASES ?= 1.32.13 1.33.13 1.34.9 1.35.8 1.36.4 1.37.1
+RELEASES ?= 1.32.13 1.33.13 1.34.9 1.35.8 1.36.4 1.37.2
 
 e2e-versions: ## servers of RELEASES, one of each minor, built and held against docs/reference/versions.md; ARGS=-update writes it
 	@for release in $(RELEASES); do \

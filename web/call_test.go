@@ -94,7 +94,7 @@ func TestNoCall(t *testing.T) {
 		{"verify", `{"count":5001}`, "count: want 1 to 5000, or nothing"},
 		{"verify", `{"count":-1}`, "count: want 1 to 5000, or nothing"},
 		{"verify", `{"count":5001}`, "count: want 1 to 5000, or nothing"},
-		{"diagnose", `{"kubernetes":"1.3"}`, `kubernetes version "1.3": want 1.32 to 1.37`},
+		{"diagnose", `{"kubernetes":"1.3"}`, `kubernetes version "1.3": want 1.32 to 1.38`},
 		{"hover", `{"name":"x"}`, `there is no document "x"`},
 		{"complete", `{"name":"x"}`, `there is no document "x"`},
 		{"definition", `{"name":"x"}`, `there is no document "x"`},

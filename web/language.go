@@ -20,7 +20,7 @@ func (d *desk) edit(q *LanguageQuestion) (*language.Workspace, error) {
 		return nil, fmt.Errorf("there are %d documents; at most %d are read", n, maxDocuments)
 	}
 	if d.workspace == nil || d.minor != q.Kubernetes {
-		opts := lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor}
+		opts := lint.Options{Oldest: lint.CurrentMinor, Newest: lint.CurrentMinor}
 		if q.Kubernetes != "" {
 			minor := 0
 			if n, err := fmt.Sscanf(strings.TrimPrefix(q.Kubernetes, "v"), "1.%d", &minor); n != 1 || err != nil || minor < lint.OldestMinor || minor > lint.NewestMinor {

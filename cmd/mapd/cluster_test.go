@@ -81,7 +81,7 @@ func TestLanguage(t *testing.T) {
 		{apiversion.Info{Major: "1", Minor: "35"}, "1.35"},
 		{apiversion.Info{Major: "1", Minor: "33+"}, "1.33"},
 		{apiversion.Info{Major: "1", Minor: "30"}, "1.32"},
-		{apiversion.Info{Major: "1", Minor: "99"}, "1.37"},
+		{apiversion.Info{Major: "1", Minor: "99"}, "1.38"},
 		{apiversion.Info{Major: "1", Minor: "37", EmulationMajor: "1", EmulationMinor: "35"}, "1.35"},
 		{apiversion.Info{Major: "2", Minor: "1"}, ""},
 		{apiversion.Info{}, ""},

@@ -223,7 +223,7 @@ func (f *userFlags) addUser(cmd *cobra.Command) {
 func (f *evalFlags) addReading(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "the namespace of namespaced objects that name none (default \"default\"); objects that name another one are refused")
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the newest known)")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default 1.37)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
 	choiceVar(fl, &f.mode, "mode", modeWritten, ": whether policies in shadow or that warn are taken as such, or as if all were enforced; shares stay as they are", modeWritten, modeEnforce)
 	fl.BoolVar(&f.raw, "raw", false, "take the objects as they are: without schemas and without a server's defaults")

@@ -76,7 +76,7 @@ func newLint(s streams) *cobra.Command {
 	fl.StringArrayVarP(&f.kustomize, "kustomize", "k", nil, "also what the kustomization in this directory makes; nothing is fetched; repeatable")
 	recursiveVar(fl, &f.recursive)
 	choiceVarP(fl, &f.output, "output", "o", "text", "", "text", "json", "sarif", "github")
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minors of the servers that policies are for, such as 1.36 or 1.32-1.37 (default the newest known)")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minors of the servers that policies are for, such as 1.36 or 1.32-1.37 (default 1.37)")
 	choiceVar(fl, &f.failOn, "fail-on", "error", ": the least severity that makes the exit code 1", "error", "warning", "info", "none")
 	fl.StringSliceVar(&f.rules, "rule", nil, "use these rules only, separated by commas; repeatable")
 	fl.BoolVar(&f.list, "rules", false, "list the rules instead")
@@ -159,7 +159,7 @@ func (f *lintFlags) options() (opts lint.Options, err error) {
 			return opts, usagef("lint: --rule %s: there is no such rule; --rules lists them", name)
 		}
 	}
-	opts = lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Only: f.rules, Prove: new(fixproof.Prover).Prove}
+	opts = lint.Options{Oldest: lint.CurrentMinor, Newest: lint.CurrentMinor, Only: f.rules, Prove: new(fixproof.Prover).Prove}
 	if f.kubernetes == "" {
 		return opts, nil
 	}

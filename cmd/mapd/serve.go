@@ -133,7 +133,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.tlsKey, "tls-key", "", "file with its key")
 	fl.StringVar(&f.clientCA, "client-ca", "", "file with the authority of the API server's client certificate; without one of it nobody may send reviews")
 	f.callers.add(fl)
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or the newest known)")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or 1.37)")
 	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
 	choiceVar(fl, &f.legacy, "legacy", "", ": whether Gatekeeper's mutators run; with shadow mapd says what they would change, with native (cluster) it also keeps policies in their place where these do the same (default on for files, off in a cluster, which needs more rights)", legacyOn, legacyShadow, legacyNative, legacyOff)
 	fl.BoolVar(&f.expansion, "expansion", false, "warn the authors of workloads of what admission will do to the objects that these create, or deny where an ExpansionTemplate says so")

@@ -265,13 +265,16 @@ func (f *serveFlags) waitForServer(ctx context.Context, kube kubernetes.Interfac
 		info, err := disco.ServerVersionWithContext(asking)
 		cancel()
 		if err == nil {
-			expressions := f.kubernetes
+			expressions, minor := f.kubernetes, 0
 			if expressions == "" {
-				if expressions, err = language(info); err != nil {
+				if expressions, minor, err = languageAndMinor(info); err != nil {
 					return nil, err
 				}
 			}
 			log.Info("the API server is there", "version", info.GitVersion, "expressions", expressions)
+			if assumed := cel.Assumed(minor); assumed != "" {
+				log.Warn("the API server is newer than mapd", "version", info.GitVersion, "assumed", assumed)
+			}
 			return environment(expressions)
 		}
 		if attempt%10 == 0 {
@@ -300,15 +303,21 @@ func ownUser(ctx context.Context, kube kubernetes.Interface, namespace string) s
 // language is the version of the expressions that an API server takes. One that
 // emulates an older version (--emulated-version) takes that version's.
 func language(info *apiversion.Info) (string, error) {
+	expressions, _, err := languageAndMinor(info)
+	return expressions, err
+}
+
+// languageAndMinor is language, and the minor that the server says.
+func languageAndMinor(info *apiversion.Info) (string, int, error) {
 	major, minor := info.Major, info.Minor
 	if info.EmulationMinor != "" {
 		major, minor = info.EmulationMajor, info.EmulationMinor
 	}
 	n, err := strconv.Atoi(strings.TrimRight(minor, "+"))
 	if err != nil || major != "1" {
-		return "", fmt.Errorf("the API server calls itself %q.%q, not a version of Kubernetes 1", major, minor)
+		return "", 0, fmt.Errorf("the API server calls itself %q.%q, not a version of Kubernetes 1", major, minor)
 	}
-	return cel.Nearest(n), nil
+	return cel.Nearest(n), n, nil
 }
 
 // namespaceFile is where a Pod finds the namespace that it runs in.

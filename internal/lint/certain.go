@@ -75,7 +75,7 @@ func MatchesNothing(m *admissionregistrationv1.MatchResources, warnings []policy
 
 func newServed(ctx context.Context, types *openapi.Types) *set {
 	return &set{
-		ctx: ctx, opts: Options{Oldest: NewestMinor, Newest: NewestMinor}, types: types, served: true,
+		ctx: ctx, opts: Options{Oldest: CurrentMinor, Newest: CurrentMinor}, types: types, served: true,
 		presence: map[string]presence{}, count: map[*manifest.Document]int{},
 	}
 }

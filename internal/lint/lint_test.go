@@ -30,7 +30,7 @@ func TestRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			opts := Options{Oldest: NewestMinor, Newest: NewestMinor, Prove: accept}
+			opts := Options{Oldest: CurrentMinor, Newest: CurrentMinor, Prove: accept}
 			if _, minors, ok := strings.Cut(string(archive.Comment), "kubernetes: "); ok {
 				if _, err := fmt.Sscanf(minors, "%d-%d", &opts.Oldest, &opts.Newest); err != nil {
 					t.Fatal(err)
@@ -124,8 +124,8 @@ func TestQuietOnExamples(t *testing.T) {
 		}
 		sources = append(sources, Source{f, text})
 	}
-	for _, oldest := range []int{NewestMinor, 36} {
-		r, err := Run(t.Context(), sources, Options{Oldest: oldest, Newest: NewestMinor})
+	for _, oldest := range []int{CurrentMinor, 36} {
+		r, err := Run(t.Context(), sources, Options{Oldest: oldest, Newest: CurrentMinor})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ spec:
 		"many mutations":  head + "  mutations:\n" + strings.Repeat("  - {patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: Object.spec{nodeName: object.spec.hostname}}'}}\n", 500),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Run(t.Context(), []Source{{"a.yaml", []byte(text)}}, Options{Oldest: NewestMinor, Newest: NewestMinor})
+			r, err := Run(t.Context(), []Source{{"a.yaml", []byte(text)}}, Options{Oldest: CurrentMinor, Newest: CurrentMinor})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -247,7 +247,7 @@ func TestFixMany(t *testing.T) {
 		text += mendable(fmt.Sprintf("p%d", i))
 	}
 	text += mendable("twice")
-	fixed, err := Fix(t.Context(), []Source{{Name: "p.yaml", Data: []byte(text)}}, Options{Oldest: NewestMinor, Newest: NewestMinor, Only: []string{"unused-variable"}, Prove: accept})
+	fixed, err := Fix(t.Context(), []Source{{Name: "p.yaml", Data: []byte(text)}}, Options{Oldest: CurrentMinor, Newest: CurrentMinor, Only: []string{"unused-variable"}, Prove: accept})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestFixMany(t *testing.T) {
 // A fix that makes a policy invalid is not made, and keeps no other from being made.
 func TestFixHarmful(t *testing.T) {
 	files := []Source{{Name: "p.yaml", Data: []byte(mendable("a") + mendable("b") + mendable("c"))}}
-	m := mender{ctx: t.Context(), opts: Options{Oldest: NewestMinor, Newest: NewestMinor, Only: []string{"invalid", "unused-variable"}, Prove: accept},
+	m := mender{ctx: t.Context(), opts: Options{Oldest: CurrentMinor, Newest: CurrentMinor, Only: []string{"invalid", "unused-variable"}, Prove: accept},
 		files: files, mended: make([][]Finding, 1), failed: map[fixID]string{}, fixes: map[docID]int{}}
 	var err error
 	if m.before, err = Run(m.ctx, files, m.opts); err != nil {

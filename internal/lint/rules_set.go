@@ -173,6 +173,11 @@ const unreviewedResource = "unreviewed-resource"
 // unreviewedResources finds resources that rules name although no policy sees their requests.
 func unreviewedResources(p *pass) {
 	groups := builtinGroups()
+	// A server's own policies see requests for webhook configurations, and no webhook does.
+	unreviewed := func(of, resource string) bool {
+		return binding.Unreviewed(of, resource) || group(p.subject.doc) == api.OwnGroup && of == api.NativeGroup &&
+			(resource == "mutatingwebhookconfigurations" || resource == "validatingwebhookconfigurations")
+	}
 	p.eachRules(func(d *manifest.Document, path string, rules []admissionregistrationv1.NamedRuleWithOperations) {
 		if strings.HasSuffix(path, ".excludeResourceRules") {
 			return // what no policy sees may be excluded as well
@@ -180,8 +185,8 @@ func unreviewedResources(p *pass) {
 		for i, rule := range rules {
 			for j, name := range rule.Resources {
 				resource, _, _ := strings.Cut(name, "/")
-				at := slices.IndexFunc(rule.APIGroups, func(g string) bool { return binding.Unreviewed(g, resource) })
-				if at < 0 || slices.ContainsFunc(rule.APIGroups, func(g string) bool { return !groups[g] && !binding.Unreviewed(g, resource) }) {
+				at := slices.IndexFunc(rule.APIGroups, func(g string) bool { return unreviewed(g, resource) })
+				if at < 0 || slices.ContainsFunc(rule.APIGroups, func(g string) bool { return !groups[g] && !unreviewed(g, resource) }) {
 					continue
 				}
 				who := "servers leave"

@@ -32,7 +32,7 @@ type Options struct {
 	Documents []*manifest.Document
 	// Context ends compiling; nil is one without an end.
 	Context context.Context
-	// Env is the expression language; nil is that of the newest minor.
+	// Env is the expression language; nil is that of cel.Current.
 	Env *cel.Env
 	// Unbound binds each policy without a binding to everything. Without it such
 	// a policy has no effect, as in a cluster.

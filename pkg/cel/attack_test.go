@@ -310,7 +310,7 @@ var unguarded = []string{
 	"__not_strictly_false__", "_in_", "in", "_||_", "dyn", "type",
 	"allowed", "check", "error", "errored", "group", "name", "namespace", "path", "reason", "resource", "serviceAccount", "subresource",
 	"cel.@mapInsert", // of the turns of a loop
-	"family", "isGlobalUnicast", "isLinkLocalMulticast", "isLinkLocalUnicast", "isLoopback", "isUnspecified", "masked", "prefixLength",
+	"family", "isGlobalUnicast", "isLinkLocalMulticast", "isLinkLocalUnicast", "isLoopback", "isMask", "isUnspecified", "masked", "prefixLength",
 	"first", "last",
 	"format.byte", "format.date", "format.datetime", "format.dns1035Label", "format.dns1035LabelPrefix", "format.dns1123Label",
 	"format.dns1123LabelPrefix", "format.dns1123Subdomain", "format.dns1123SubdomainPrefix", "format.labelValue",

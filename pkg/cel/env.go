@@ -12,18 +12,19 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// The minors whose language can be asked for. The first is the first that
-// served MutatingAdmissionPolicy, the last is the one that the libraries in
-// go.mod were released with.
+// The minors whose language can be asked for. The first is the first that served
+// MutatingAdmissionPolicy. The current one is that of the libraries in go.mod. What is
+// newer is held against its own libraries by test/next.
 const (
-	oldestMinor = 32
-	newestMinor = 37
+	oldestMinor  = 32
+	currentMinor = 37
+	newestMinor  = 38
 )
 
 // Options choose a language.
 type Options struct {
-	// Version is a Kubernetes minor such as "1.37", from 1.32 on. Empty means
-	// the newest that is known.
+	// Version is a Kubernetes minor such as "1.37", from 1.32 to 1.38. Empty means
+	// the minor whose decisions mapd makes, which is Current.
 	Version string
 	// CELGo evaluates all expressions with cel-go, and none with package quick. It is
 	// what tests and benchmarks of package quick compare with.
@@ -52,6 +53,24 @@ type languages struct {
 	shared   shared
 	celGo    bool // see Options
 	observes bool // Options.Observe
+}
+
+// Current is the version whose decisions mapd makes, and the language of Options that name
+// none.
+const Current = "1.37"
+
+// Newest is the newest version whose language is known.
+const Newest = "1.38"
+
+// Assumed says what a server of a minor beyond Current is taken to do; "" up to it.
+func Assumed(minor int) string {
+	switch {
+	case minor <= currentMinor:
+		return ""
+	case minor <= newestMinor:
+		return fmt.Sprintf("expressions have the functions of 1.%d as its libraries had them before the release; all else is decided as on %s", minor, Current)
+	}
+	return fmt.Sprintf("1.%d is not known: expressions have the functions of %s, and all else is decided as on %s", minor, Newest, Current)
 }
 
 // Nearest is the version whose language comes nearest to that of a server's
@@ -100,12 +119,12 @@ func NewEnv(opts Options) (*Env, error) {
 
 func parseMinor(s string) (uint, error) {
 	if s == "" {
-		return newestMinor, nil
+		return currentMinor, nil
 	}
 	rest, ok := strings.CutPrefix(strings.TrimPrefix(s, "v"), "1.")
 	minor, err := strconv.ParseUint(rest, 10, 16)
 	if !ok || err != nil || strconv.FormatUint(minor, 10) != rest {
-		return 0, fmt.Errorf("kubernetes version %q: want a minor such as \"1.%d\"", s, newestMinor)
+		return 0, fmt.Errorf("kubernetes version %q: want a minor such as %q", s, Current)
 	}
 	if minor < oldestMinor || minor > newestMinor {
 		return 0, fmt.Errorf("kubernetes version %q: only 1.%d to 1.%d are known", s, oldestMinor, newestMinor)

@@ -17,8 +17,8 @@ func TestNewEnv(t *testing.T) {
 		"newest by default":     {"", ""},
 		"oldest":                {"1.32", ""},
 		"newest":                {"1.37", ""},
-		"before the first":      {"1.31", `kubernetes version "1.31": only 1.32 to 1.37 are known`},
-		"after the last":        {"1.38", `kubernetes version "1.38": only 1.32 to 1.37 are known`},
+		"before the first":      {"1.31", `kubernetes version "1.31": only 1.32 to 1.38 are known`},
+		"after the last":        {"1.39", `kubernetes version "1.39": only 1.32 to 1.38 are known`},
 		"a patch release":       {"1.37.1", `kubernetes version "1.37.1": want a minor such as "1.37"`},
 		"two vs":                {"vv1.37", `kubernetes version "vv1.37": want a minor such as "1.37"`},
 		"another major":         {"2.0", `kubernetes version "2.0": want a minor such as "1.37"`},
@@ -46,7 +46,8 @@ func TestVersions(t *testing.T) {
 		expr string
 		at   map[string]string // minor → modes that accept it
 	}{
-		"includes": {"[1].includes(1)", map[string]string{"1.37": stored, "1.36": none}},
+		"includes": {"[1].includes(1)", map[string]string{"1.38": both, "1.37": stored, "1.36": none}},
+		"isMask":   {"cidr('10.0.0.0/8').isMask()", map[string]string{"1.38": stored, "1.37": none}},
 		"lists v3": {"[1].sort() == [1]", map[string]string{"1.37": both, "1.35": both, "1.34": stored, "1.33": none}},
 		"semver":   {"isSemver('1.2.3')", map[string]string{"1.34": both, "1.33": stored, "1.32": none}},
 		"two variables": {"[1].all(i, v, i < v)", map[string]string{

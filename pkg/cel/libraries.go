@@ -3,6 +3,8 @@ package cel
 import (
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -43,6 +45,7 @@ var libraries = []versioned{
 	{from: 29, env: []celgo.EnvOption{ext.Strings(ext.StringsVersion(2))}},
 	{from: 29, env: []celgo.EnvOption{ext.Sets()}},
 	{from: 30, env: []celgo.EnvOption{library.IP(), library.CIDR()}},
+	{from: 38, env: []celgo.EnvOption{isMask}},
 	{from: 31, env: []celgo.EnvOption{library.Format()}},
 	{from: 31, env: []celgo.EnvOption{library.AuthzSelectors()}},
 	{from: 32, env: []celgo.EnvOption{ext.TwoVarComprehensions()}},
@@ -50,6 +53,17 @@ var libraries = []versioned{
 	{from: 34, env: []celgo.EnvOption{ext.Lists(ext.ListsVersion(3))}},
 	{from: 37, env: []celgo.EnvOption{library.Lists(library.ListsVersion(1))}},
 }
+
+// isMask is version 1 of the library for networks, which k8s.io/apiserver has from 0.38 on
+// (pkg/cel/library/cidr.go).
+var isMask = celgo.Function("isMask", celgo.MemberOverload("cidr_is_mask", []*celgo.Type{apiservercel.CIDRType}, celgo.BoolType,
+	celgo.UnaryBinding(func(arg ref.Val) ref.Val {
+		network, ok := arg.(apiservercel.CIDR)
+		if !ok {
+			return types.MaybeNoSuchOverloadErr(arg)
+		}
+		return types.Bool(network.Prefix == network.Prefix.Masked())
+	})))
 
 // baseEnv returns the environment of expressions of a minor without patch types.
 func baseEnv(minor uint) (*celgo.Env, error) {
@@ -70,7 +84,7 @@ func baseEnv(minor uint) (*celgo.Env, error) {
 	}
 	provider := apiservercel.NewDeclTypeProvider(namespaceType, requestType)
 	provider.SetRecognizeKeywordAsFieldName(true) // since 1.31
-	types, err := provider.EnvOptions(env.CELTypeProvider())
+	declared, err := provider.EnvOptions(env.CELTypeProvider())
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +95,7 @@ func baseEnv(minor uint) (*celgo.Env, error) {
 		celgo.Variable(requestName, requestType.CelType()),
 		celgo.Variable(authzName, library.AuthorizerType),
 		celgo.Variable(resourceName, library.ResourceCheckType),
-	}, types...)}))
+	}, declared...)}))
 }
 
 // options implements celgo.Library.

@@ -33,7 +33,7 @@ const DefaultNamespace = "default"
 // Options say how policies are loaded. The zero value is usable.
 type Options struct {
 	// Kubernetes is the minor whose CEL libraries expressions may use, such as
-	// "1.34"; empty means the newest that is known.
+	// "1.34"; empty means "1.37".
 	Kubernetes string
 	// Namespace is that of namespaced objects that name none; empty means
 	// DefaultNamespace.

@@ -40,6 +40,9 @@ type Case struct {
 	Compat       string
 	CompatReason string
 
+	// Oldest and Newest are the minors of Kubernetes that the case is about; 0 is no bound.
+	Oldest, Newest int
+
 	// Policies and Bindings keep the order of the file; the other lists too.
 	Policies   []*unstructured.Unstructured
 	Bindings   []*unstructured.Unstructured
@@ -129,7 +132,10 @@ type RequestSpec struct {
 	OldObject *unstructured.Unstructured
 }
 
-var load = sync.OnceValues(func() ([]Case, error) {
+// Current is the minor whose decisions mapd makes.
+const Current = 37
+
+var loadAll = sync.OnceValues(func() ([]Case, error) {
 	var all []Case
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasPrefix(name, "kyverno/") { // those are for test/kyverno
@@ -149,15 +155,32 @@ var load = sync.OnceValues(func() ([]Case, error) {
 	return all, err
 })
 
-// Load returns the corpus, sorted by name. The files are parsed once.
-func Load() ([]Case, error) {
-	return load()
+// LoadOf returns the cases that are about a minor of Kubernetes, sorted by name. The files
+// are parsed once.
+func LoadOf(minor int) ([]Case, error) {
+	all, err := loadAll()
+	var of []Case
+	for _, c := range all {
+		if c.Oldest <= minor && (c.Newest == 0 || minor <= c.Newest) {
+			of = append(of, c)
+		}
+	}
+	return of, err
 }
+
+// Load is LoadOf the Current minor.
+func Load() ([]Case, error) { return LoadOf(Current) }
 
 // All is Load for tests and benchmarks.
 func All(t testing.TB) []Case {
 	t.Helper()
-	all, err := Load()
+	return Of(t, Current)
+}
+
+// Of is LoadOf for tests.
+func Of(t testing.TB, minor int) []Case {
+	t.Helper()
+	all, err := LoadOf(minor)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 var (
 	headline   = regexp.MustCompile(`^((?:Gatekeeper |Kubewarden )?§)(\d+(?:\.\d+)?)((?: [AT]\d+,?)*): \S`)
 	directive  = regexp.MustCompile(`^(skip|compat): ([a-z0-9-]+) — (\S.*)$`)
+	minorRange = regexp.MustCompile(`^kubernetes: (from|to) 1\.(\d+) — \S`)
 	documentAt = regexp.MustCompile(`(?m)^---\s*$`)
 	runners    = []string{"oracle", "engine", "e2e", "gatekeeper", "guests"}
 	sections   = []string{"policies.yaml", "mutators.yaml", "guests.yaml", "modules.yaml", "params.yaml", "namespaces.yaml", "crds.yaml", "rbac.yaml", "external.yaml",
@@ -160,11 +161,21 @@ func (c *Case) comment(text string) error {
 	var story []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
-		d := directive.FindStringSubmatch(line)
+		d, only := directive.FindStringSubmatch(line), minorRange.FindStringSubmatch(line)
 		switch {
+		case only != nil:
+			minor, err := strconv.Atoi(only[2])
+			if err != nil {
+				return fmt.Errorf("directive %q: %w", line, err)
+			}
+			if only[1] == "from" {
+				c.Oldest = minor
+			} else {
+				c.Newest = minor
+			}
 		case d == nil:
-			if strings.HasPrefix(line, "skip:") || strings.HasPrefix(line, "compat:") {
-				return fmt.Errorf("directive %q: want \"skip: RUNNER — reason\" or \"compat: ROW — reason\"", line)
+			if strings.HasPrefix(line, "skip:") || strings.HasPrefix(line, "compat:") || strings.HasPrefix(line, "kubernetes:") {
+				return fmt.Errorf("directive %q: want \"skip: RUNNER — reason\", \"compat: ROW — reason\" or \"kubernetes: from 1.N — reason\" (or \"to\")", line)
 			}
 			story = append(story, line)
 		case d[1] == "compat":

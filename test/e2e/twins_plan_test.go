@@ -54,11 +54,17 @@ type plan struct {
 	rewriter *rewriter
 }
 
-// planAll plans every case that can run, and says of the others why they cannot.
+// planAll is planOf the minor of servers/go.mod.
 func planAll(t *testing.T, only *regexp.Regexp) (plans []*plan, skipped map[string]string) {
 	t.Helper()
+	return planOf(t, cases.Current, only)
+}
+
+// planOf plans every case about a minor that can run, and says of the others why they cannot.
+func planOf(t *testing.T, minor int, only *regexp.Regexp) (plans []*plan, skipped map[string]string) {
+	t.Helper()
 	skipped = map[string]string{}
-	for i, c := range cases.All(t) {
+	for i, c := range cases.Of(t, minor) {
 		// Mutators have TestGatekeeper and guests TestKubewarden; Kubernetes has neither.
 		if !only.MatchString(c.Name) || len(c.Mutators)+len(c.Guests) > 0 {
 			continue

@@ -30,7 +30,7 @@ import (
 	"github.com/mapd-project/mapd/test/cases"
 )
 
-// Env is the environment of the newest Kubernetes minor, shared as a server
+// Env is the environment of the current Kubernetes minor, shared as a server
 // shares it.
 var Env = must(cel.NewEnv(cel.Options{}))
 

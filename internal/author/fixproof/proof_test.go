@@ -14,7 +14,7 @@ import (
 )
 
 func options() lint.Options {
-	return lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Prove: new(Prover).Prove}
+	return lint.Options{Oldest: lint.CurrentMinor, Newest: lint.CurrentMinor, Prove: new(Prover).Prove}
 }
 
 const head = `apiVersion: admissionregistration.k8s.io/v1

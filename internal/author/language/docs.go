@@ -98,6 +98,7 @@ var functionDocs = map[string]string{
 	"isLinkLocalMulticast":          "Whether the address is a link-local multicast address.",
 	"isLinkLocalUnicast":            "Whether the address is a link-local unicast address.",
 	"isLoopback":                    "Whether the address is a loopback address.",
+	"isMask":                        "Whether the bits of a network behind its prefix are 0.",
 	"isQuantity":                    "Whether a string is a quantity.",
 	"isSemver":                      "Whether a string is a semantic version.",
 	"isSorted":                      "Whether the list is sorted.",

@@ -79,7 +79,7 @@ func New(opts Options) *Workspace {
 		opts.Lint.Prove = new(fixproof.Prover).Prove
 	}
 	if opts.Lint.Oldest == 0 {
-		opts.Lint.Oldest, opts.Lint.Newest = lint.NewestMinor, lint.NewestMinor
+		opts.Lint.Oldest, opts.Lint.Newest = lint.CurrentMinor, lint.CurrentMinor
 	}
 	return &Workspace{opts: opts, files: map[string]*file{}, language: sync.OnceValues(func() (*cel.Env, error) {
 		return cel.NewEnv(cel.Options{Version: fmt.Sprintf("1.%d", opts.Lint.Newest)})

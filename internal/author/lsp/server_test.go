@@ -72,7 +72,7 @@ type ends struct {
 	io.WriteCloser
 }
 
-var options = Options{Lint: lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor}, Log: io.Discard}
+var options = Options{Lint: lint.Options{Oldest: lint.CurrentMinor, Newest: lint.CurrentMinor}, Log: io.Discard}
 
 // start returns a client of a server in this process.
 func start(t testing.TB, root string) *client {

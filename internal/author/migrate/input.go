@@ -174,7 +174,7 @@ func (r *Report) warnOfUpdates(ctx context.Context) error {
 		sources[i] = lint.Source{Name: f.Name, Data: f.Data}
 	}
 	const rule = "immutable-field"
-	found, err := lint.Run(ctx, sources, lint.Options{Oldest: lint.NewestMinor, Newest: lint.NewestMinor, Only: []string{rule}})
+	found, err := lint.Run(ctx, sources, lint.Options{Oldest: lint.CurrentMinor, Newest: lint.CurrentMinor, Only: []string{rule}})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type suite struct {
 	Kind       string            `json:"kind" need:"y" doc:"Suite."`
 	Policies   []string          `json:"policies" need:"y" doc:"Files, directories and globs, relative to this file, with policies, bindings, Gatekeeper's mutators, Kubewarden's policies and what they need: parameters, Namespaces, CustomResourceDefinitions, RBAC objects."`
 	Context    []source          `json:"context" doc:"Objects beside those of policies: names of files, or objects in place."`
-	Kubernetes string            `json:"kubernetes" doc:"The minor whose CEL libraries are there, such as \"1.37\"; the newest known if left out."`
+	Kubernetes string            `json:"kubernetes" doc:"The minor whose CEL libraries are there, such as \"1.37\"; 1.37 if left out."`
 	Namespace  string            `json:"namespace" doc:"The namespace of namespaced objects that name none; default if left out."`
 	Unbound    bool              `json:"unbound" doc:"Run policies that have no binding as if bound to everything."`
 	Mode       mode              `json:"mode" doc:"enforce runs policies in shadow or that only warn as if they were enforced; written, or left out, as they are."`

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/cel"
 )
 
 // server checks that the API server answers.
@@ -23,7 +25,12 @@ func (x *examination) server(ctx context.Context) bool {
 		x.say(Bad, "API server", err.Error(), "see whether it is up and the kubeconfig names it")
 		return false
 	}
-	x.say(OK, "API server", fmt.Sprintf("%s at %s://%s", info.GitVersion, at.Scheme, at.Host), "")
+	fact := fmt.Sprintf("%s at %s://%s", info.GitVersion, at.Scheme, at.Host)
+	if minor, err := strconv.Atoi(strings.TrimRight(info.Minor, "+")); err == nil && info.Major == "1" && cel.Assumed(minor) != "" {
+		x.say(Warning, "API server", fact+"; "+cel.Assumed(minor), "see docs/reference/versions.md")
+		return true
+	}
+	x.say(OK, "API server", fact, "")
 	return true
 }
 

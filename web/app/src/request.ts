@@ -10,7 +10,7 @@ const choice = (name: string, label: string, options: [string, string][]) =>
 const check = (name: string, label: string, help: string) =>
   h("label", {class: "check", title: help}, h("input", {name, type: "checkbox"}), label)
 
-// minors are the Kubernetes versions that the engine knows; the newest is the default.
+// minors are the released Kubernetes versions that the engine knows; the newest is the default.
 export const minors = ["1.37", "1.36", "1.35", "1.34", "1.33", "1.32"]
 
 // operationOf is the operation of a request: if a state names none, it is an update with an
