@@ -123,11 +123,7 @@ func newAudit(s streams) *cobra.Command {
   mapd audit --fix --select policy=team,namespace=shop`,
 		Args: noArguments("-p"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
-			ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			return runAudit(ctx, s, &f)
 		},
@@ -213,6 +209,7 @@ func auditFormats() []string { return append(slices.Clone(audit.Formats), report
 // auditCluster is what an audit needs to reach a cluster.
 type auditCluster struct {
 	*audit.Cluster
+	kube    kubernetes.Interface
 	loading audit.Loading
 }
 
@@ -249,18 +246,18 @@ func (f *auditFlags) connect(ctx context.Context, s streams) (*auditCluster, err
 	if err != nil {
 		return nil, usagef("audit: %w", err)
 	}
-	return connectAudit(ctx, config, audit.Loading{
+	return connectAudit(ctx, config, kube, audit.Loading{
 		Env: env, Unbound: f.unbound, Native: f.native, Mutators: f.legacy, Kyverno: f.kyverno, Modules: f.kubewarden, Loader: loader, Whole: f.whole, Only: f.fix.policies(),
 		Authorizer: store.NewAuthorizer(kube),
 	})
 }
 
-func connectAudit(ctx context.Context, config *rest.Config, loading audit.Loading) (*auditCluster, error) {
+func connectAudit(ctx context.Context, config *rest.Config, kube kubernetes.Interface, loading audit.Loading) (*auditCluster, error) {
 	c, err := audit.Connect(ctx, config)
 	if err != nil {
 		return nil, &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
 	}
-	return &auditCluster{c, loading}, nil
+	return &auditCluster{c, kube, loading}, nil
 }
 
 // load reads the policies of files, or those of the cluster without any.
@@ -314,17 +311,22 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 		return usagef("audit: --fix asks before each write, and standard input is no terminal; --yes writes without asking")
 	}
 	var undo []*audit.Undo
-	if f.fix.undo != "" {
+	if f.fix.undo != "" && f.fix.undo != fromCluster {
 		var err error
-		if undo, err = audit.ReadUndoFile(f.fix.undo); err != nil {
-			return &codedError{exitUsage, fmt.Errorf("audit: --undo: %w", err)}
+		if undo, err = f.fix.records(ctx, nil); err != nil {
+			return err
 		}
 	}
 	c, err := f.connect(ctx, s)
 	if err != nil {
 		return err
 	}
-	if undo != nil {
+	if f.fix.undo == fromCluster {
+		if undo, err = f.fix.records(ctx, c); err != nil {
+			return err
+		}
+	}
+	if f.fix.undo != "" {
 		return f.fix.restore(ctx, s, c.Cluster, undo, f.qps)
 	}
 	files := f.policies

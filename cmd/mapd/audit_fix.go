@@ -16,7 +16,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mapd-project/mapd/internal/operate/audit"
+	"github.com/mapd-project/mapd/internal/operate/existing"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // fixFlags are the flags of audit that have something written.
@@ -26,6 +28,7 @@ type fixFlags struct {
 	dryRun     string
 	undoFile   string
 	undo       string
+	recordsOf  string
 	pods       bool
 	patience   time.Duration
 	selections []audit.Selection // of selects
@@ -39,7 +42,8 @@ func (f *fixFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.undoFile, "undo-file", "mapd-audit-undo.yaml", "with --fix: new file for what the objects were before")
 	fl.BoolVar(&f.pods, "replace-pods", false, "with --fix or --undo: also write what replaces Pods, such as the template of a Deployment, one workload after the other; without it these objects are left out")
 	fl.DurationVar(&f.patience, "rollout-timeout", 10*time.Minute, "with --replace-pods: how long the rollout of a workload may make no progress; if one does not, no other is begun")
-	fl.StringVar(&f.undo, "undo", "", "put back what a --undo-file says, where it is still as it was written, the last write first")
+	fl.StringVar(&f.undo, "undo", "", "put back what a --undo-file says, where it is still as it was written, the last write first; "+fromCluster+" is what mapd serve has written for bindings with "+api.ExistingAnnotation+": fix")
+	fl.StringVar(&f.recordsOf, "undo-namespace", defaultNamespace, "with --undo "+fromCluster+": the namespace of mapd")
 }
 
 func (f *fixFlags) check(a *auditFlags) error {
@@ -193,6 +197,22 @@ func printOutcomes(w io.Writer, counts map[audit.Outcome]int) {
 	}
 	slices.Sort(parts)
 	fmt.Fprintln(w, strings.Join(parts, ", "))
+}
+
+// records returns what is to be put back. Those of the cluster are read by it.
+func (f *fixFlags) records(ctx context.Context, c *auditCluster) ([]*audit.Undo, error) {
+	if f.undo != fromCluster {
+		undo, err := audit.ReadUndoFile(f.undo)
+		if err != nil {
+			return nil, &codedError{exitUsage, fmt.Errorf("audit: --undo: %w", err)}
+		}
+		return undo, nil
+	}
+	undo, err := existing.ReadRecords(ctx, c.kube, f.recordsOf)
+	if err != nil {
+		return nil, &codedError{exitUnreachable, fmt.Errorf("audit: --undo %s: %w", fromCluster, err)}
+	}
+	return undo, nil
 }
 
 // restore puts objects back, those that were written last first.

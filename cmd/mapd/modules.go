@@ -70,9 +70,9 @@ func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*moduleLoade
 		}
 		o.Credentials = f.config
 	case os.Getenv("DOCKER_CONFIG") != "":
-		o.Credentials = existing(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"))
+		o.Credentials = fileIfThere(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"))
 	case err == nil:
-		o.Credentials = existing(filepath.Join(home, ".docker", "config.json"))
+		o.Credentials = fileIfThere(filepath.Join(home, ".docker", "config.json"))
 	}
 	return &moduleLoader{make: func() (*modulepolicy.Loader, error) {
 		if usual != "" && os.MkdirAll(usual, 0o700) == nil {
@@ -111,8 +111,8 @@ func boundedRuntime(limit int64) (o wapc.Options) {
 	return o
 }
 
-// existing returns path if there is a file, else nothing.
-func existing(path string) string {
+// fileIfThere returns path if there is a file, else nothing.
+func fileIfThere(path string) string {
 	if _, err := os.Stat(path); err != nil {
 		return ""
 	}

@@ -52,6 +52,7 @@ type serveFlags struct {
 	externalData  bool
 	auditInterval time.Duration
 	reports       string
+	existing      existingFlags
 
 	listen              string
 	tlsCert, tlsKey     string
@@ -119,11 +120,7 @@ func newServe(s streams) *cobra.Command {
 		Args: noArguments("-p"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.set = cmd.Flags().Changed
-			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
-			ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, stop) // the second signal is not caught
 			return serve(ctx, s, &f)
@@ -174,6 +171,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", api.ExemptNamespaces(), "cluster: namespaces besides mapd's own that no policy reaches")
 	fl.DurationVar(&f.auditInterval, "audit-interval", 0, "cluster: how long after an audit of all objects the next one begins, at least 10m, which needs the right to read them (default none)")
 	choiceVar(fl, &f.reports, "reports", noReports, ": cluster: write the outcome of each audit of --audit-interval as Reports of openreports.io, or PolicyReports of wgpolicyk8s.io, one for each namespace", append([]string{noReports}, reports.Names()...)...)
+	f.existing.add(fl)
 	fl.BoolVar(&f.endless, "exceptions-without-end", false, "cluster: take PolicyExceptions that have no end")
 	fl.BoolVar(&f.adopt, "adopt", false, "cluster: take the webhook configurations from another installation of mapd that has them")
 	fl.DurationVar(&f.timeout, "webhook-timeout", 5*time.Second, "cluster: how long the API server waits for mapd, from 1s to 30s")
@@ -191,6 +189,7 @@ var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
 		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "exceptions-without-end", "external-data", "audit-interval", "reports", "record-sink",
+		"existing-rate", "existing-window", "existing-gitops", "existing-replace-pods",
 		"caller-tokens", "caller-token-issuer", "caller-token-keys"}
 )
 
@@ -237,6 +236,8 @@ func (f *serveFlags) check() error {
 		return usagef("serve: --audit-interval %s: must be at least %s, or 0 for no audits", f.auditInterval, leastAuditInterval)
 	case f.reports != noReports && f.auditInterval == 0:
 		return usagef("serve: --reports %s needs --audit-interval", f.reports)
+	case f.existing.rate < leastExistingRate || f.existing.rate > mostExistingRate:
+		return usagef("serve: --existing-rate %g: must be from %g to %d objects a minute", f.existing.rate, leastExistingRate, mostExistingRate)
 	case f.timeout < time.Second || f.timeout > 30*time.Second || f.timeout%time.Second != 0:
 		return usagef("serve: --webhook-timeout %s: must be whole seconds from 1s to 30s", f.timeout)
 	case f.validity <= 0 || f.caValidity < f.validity:
@@ -245,6 +246,9 @@ func (f *serveFlags) check() error {
 		return usagef("serve: --caller-token-issuer and --caller-token-keys go together")
 	case f.url != "" && (f.set("service") || f.set("service-port")):
 		return usagef("serve: --url stands instead of a Service")
+	}
+	if err := f.existing.parse(); err != nil {
+		return err
 	}
 	if f.url != "" {
 		u, err := url.Parse(f.url)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/cluster/controllers"
 	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/operate/audit"
@@ -33,24 +34,26 @@ const (
 	servedAuditTimeout = 5 * time.Second
 )
 
-// repeater returns what audits every f.auditInterval while it runs; nil without that.
-func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *metrics.Metrics, log *slog.Logger) (func(context.Context, func(context.Context, map[string]string) error), error) {
+// repeater returns what audits every f.auditInterval while it runs, and what the statuses of
+// bindings say of objects that exist; nil without that.
+func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *metrics.Metrics, log *slog.Logger) (func(context.Context, func(context.Context, map[string]string) error), *controllers.Existing, error) {
 	if f.auditInterval == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	config := rest.CopyConfig(c.config)
 	config.UserAgent += " audit"
 	config.QPS, config.Burst = servedAuditReviews, servedAuditReviews
 	reviews, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = servedAuditQPS, servedAuditQPS
+	authorizer := store.NewAuthorizer(reviews)
 	r := &audit.Repeater{
 		Every: f.auditInterval, Config: config, Log: log,
 		Set: func() *audit.Set {
-			if e := policies.Whole(store.NewAuthorizer(reviews)); e != nil {
+			if e := policies.Whole(authorizer); e != nil {
 				return audit.Served(e, policies.Types())
 			}
 			return nil
@@ -64,7 +67,9 @@ func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *met
 	if api := reports.Named(f.reports); api != nil {
 		r.Reports = func() audit.Reports { return reports.NewCollector(api) }
 	}
-	return r.Run, nil
+	keeper, statuses := f.existing.keeper(c, r.Asking, authorizer, policies, metrics, log)
+	r.Existing = keeper
+	return r.Run, statuses, nil
 }
 
 // audited returns the totals of an audit as metrics have them; nil for nil.

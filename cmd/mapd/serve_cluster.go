@@ -78,14 +78,14 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	}
 	policies := store.New(options)
 	callers := f.verifier(c, metrics, log)
-	repeats, err := f.repeater(c, policies, metrics, log)
+	repeats, existing, err := f.repeater(c, policies, metrics, log)
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
 	writes := controllers.New(controllers.Options{
 		Kubernetes: c.kube, Dynamic: c.dynamic, Store: policies, Certificates: certificates, Maintain: certificates.maintain,
 		Namespace: c.namespace, Lease: f.lease, Identity: identity, Service: f.service, ServicePort: f.servicePort, URL: f.url,
-		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Features: features, Counts: records.Totals, Audit: repeats,
+		Exempt: f.exempt, Timeout: f.timeout, Adopt: f.adopt, User: c.user, Features: features, Counts: records.Totals, Audit: repeats, Existing: existing,
 		Ready: func() error {
 			if err := policies.Ready(); err != nil {
 				return err

@@ -365,6 +365,9 @@ func (b *builder) unheeded(d *manifest.Document, annotations map[string]string) 
 	if d.Object.GroupVersionKind().Group != api.NativeGroup {
 		return
 	}
+	if _, ok := annotations[api.ExistingAnnotation]; ok {
+		b.snapshot.Unheeded = append(b.snapshot.Unheeded, fmt.Sprintf("%s: an API server does not read %s: objects that exist stay as they are; mapd reads it in the group %s", d.Name(), api.ExistingAnnotation, api.OwnGroup))
+	}
 	for _, key := range api.RestrictingAnnotations(annotations) {
 		b.snapshot.Unheeded = append(b.snapshot.Unheeded, fmt.Sprintf("%s: an API server does not read %s: it enforces the policy, on all objects; mapd reads it in the group %s", d.Name(), key, api.OwnGroup))
 	}

@@ -21,16 +21,18 @@ const (
 	PercentAnnotation = "mapd.dev/percent"
 	// BreakerAnnotation is the Breaker of a policy, such as errors=5%,window=5m.
 	BreakerAnnotation = "mapd.dev/breaker"
+	// ExistingAnnotation is the Existing of a binding: report or fix.
+	ExistingAnnotation = "mapd.dev/existing"
 )
 
 // RolloutAnnotations are all of the above.
-var RolloutAnnotations = []string{ModeAnnotation, PercentAnnotation, BreakerAnnotation}
+var RolloutAnnotations = []string{ModeAnnotation, PercentAnnotation, BreakerAnnotation, ExistingAnnotation}
 
 // RestrictingAnnotations returns those of RolloutAnnotations with which mapd does less than
 // an API server, which does not read them.
 func RestrictingAnnotations(annotations map[string]string) (keys []string) {
 	for _, key := range RolloutAnnotations {
-		if value, ok := annotations[key]; ok && (key != ModeAnnotation || value != Enforce.String()) {
+		if value, ok := annotations[key]; ok && key != ExistingAnnotation && (key != ModeAnnotation || value != Enforce.String()) {
 			keys = append(keys, key)
 		}
 	}
@@ -57,6 +59,24 @@ var modes = [...]string{Enforce: "enforce", Warn: "warn", Shadow: "shadow", Off:
 // String returns the mode as annotations spell it.
 func (m Mode) String() string { return modes[m] }
 
+// Existing says what mapd does about objects that exist and that a policy by a binding would
+// change if somebody wrote them.
+type Existing uint8
+
+const (
+	// Ignored means nothing, as without the annotation.
+	Ignored Existing = iota
+	// Reported means that they are counted.
+	Reported
+	// Fixed means that they are written.
+	Fixed
+)
+
+var existings = [...]string{Ignored: "", Reported: "report", Fixed: "fix"}
+
+// String returns what the annotation says, "" for Ignored.
+func (e Existing) String() string { return existings[e] }
+
 // Rollout is how much of a policy or a binding counts.
 type Rollout struct {
 	// Mode is meant only if HasMode.
@@ -64,7 +84,8 @@ type Rollout struct {
 	HasMode bool
 	Share   Share
 	// Breaker is nil if the author did not ask for one.
-	Breaker *Breaker
+	Breaker  *Breaker
+	Existing Existing
 	// Tripped says that the Breaker has tripped: whatever a binding says, it does not
 	// enforce the policy. RolloutOf does not know.
 	Tripped bool
@@ -170,6 +191,13 @@ func RolloutOf(annotations map[string]string) (Rollout, Faults) {
 			fault(BreakerAnnotation, text, err.Error())
 		}
 	}
+	if text, ok := annotations[ExistingAnnotation]; ok {
+		if i := slices.Index(existings[:], text); i > 0 {
+			out.Existing = Existing(i)
+		} else {
+			fault(ExistingAnnotation, text, "must be report or fix")
+		}
+	}
 	out.Unread = len(faults) > 0
 	return out, faults
 }
@@ -178,14 +206,16 @@ func RolloutOf(annotations map[string]string) (Rollout, Faults) {
 // effect there is a Fault, too.
 func RolloutFor(kind string, annotations map[string]string) (Rollout, Faults) {
 	out, faults := RolloutOf(annotations)
-	other, only := PercentAnnotation, BindingKind
+	others, only := []string{PercentAnnotation, ExistingAnnotation}, BindingKind
 	if kind == BindingKind {
-		other, only = BreakerAnnotation, PolicyKind
+		others, only = []string{BreakerAnnotation}, PolicyKind
 	}
-	if _, ok := annotations[other]; ok {
-		path := field.NewPath("metadata", "annotations").Key(other)
-		faults = append(faults, FormFault(field.Forbidden(path, "only a "+only+" can have it")))
-		out.Unread = true
+	for _, other := range others {
+		if _, ok := annotations[other]; ok {
+			path := field.NewPath("metadata", "annotations").Key(other)
+			faults = append(faults, FormFault(field.Forbidden(path, "only a "+only+" can have it")))
+			out.Unread = true
+		}
 	}
 	return out, faults
 }

@@ -264,22 +264,22 @@ func legacyFlag(t *testing.T, m *cluster.Mapd) string {
 // want.yaml has.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	t.Run("natively", func(t *testing.T) {
-		t.Parallel()
-		c := cluster.Start(t, cluster.Options{Native: true, Flags: []string{
-			"--allow-privileged", "--disable-admission-plugins=", // ServiceAccount is on, as everywhere
-		}})
-		readExamples(t, api.NativeGroup).run(t, c)
-	})
-	t.Run("through mapd", func(t *testing.T) {
-		t.Parallel()
-		m := cluster.Installed(t, cluster.InstallOptions{Cluster: cluster.Options{Flags: []string{
-			"--allow-privileged", "--disable-admission-plugins=MutatingAdmissionPolicy",
-		}}})
-		e := readExamples(t, api.OwnGroup)
-		m.NeedFree(t, e.crds+e.cluster)
-		m.GrantParams(t, "mutations.example.com", "*")
-		e.run(t, m.Cluster)
+	together(t, []part{
+		{"natively", func(t *testing.T) {
+			c := cluster.Start(t, cluster.Options{Native: true, Flags: []string{
+				"--allow-privileged", "--disable-admission-plugins=", // ServiceAccount is on, as everywhere
+			}})
+			readExamples(t, api.NativeGroup).run(t, c)
+		}},
+		{"through mapd", func(t *testing.T) {
+			m := cluster.Installed(t, cluster.InstallOptions{Cluster: cluster.Options{Flags: []string{
+				"--allow-privileged", "--disable-admission-plugins=MutatingAdmissionPolicy",
+			}}})
+			e := readExamples(t, api.OwnGroup)
+			m.NeedFree(t, e.crds+e.cluster)
+			m.GrantParams(t, "mutations.example.com", "*")
+			e.run(t, m.Cluster)
+		}},
 	})
 }
 

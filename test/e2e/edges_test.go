@@ -83,6 +83,7 @@ func moved(ctx context.Context, client kubernetes.Interface) error {
 // Writers that take all seats of the API server wait for a policy that has to ask
 // the API server: its question does not queue behind them.
 func TestSeats(t *testing.T) {
+	t.Parallel()
 	m := cluster.Installed(t, cluster.InstallOptions{Cluster: cluster.Options{
 		Flags: []string{"--max-requests-inflight=20", "--max-mutating-requests-inflight=20"},
 	}})

@@ -95,7 +95,7 @@ func TestExternalData(t *testing.T) {
 	c.Apply(t, assignDigest("Fail"))
 	c.Apply(t, lookedUp)
 	p.stores(t, digestImage)
-	cluster.Eventually(t, time.Minute, "the policy's answer", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "the policy's answer", func(ctx context.Context) error {
 		return expect(digestImage)(p.configMap(ctx, taggedImage))
 	})
 	if got, err := p.configMap(t.Context(), "unknown:1"); err != nil || got != "none" {
@@ -170,7 +170,7 @@ func newSampleProvider(t *testing.T, m *cluster.Mapd) *sampleProvider {
 	output(t, exec.Command(program, "issue", "--dir", certs, "--host", "127.0.0.1"))
 	// Who may ask is whoever has a certificate of mapd's authority.
 	authority := filepath.Join(m.Dir, "mapd-ca.crt")
-	cluster.Eventually(t, time.Minute, "mapd's certificate", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "mapd's certificate", func(ctx context.Context) error {
 		secret, err := m.Kubernetes.CoreV1().Secrets(cluster.Namespace).Get(ctx, "mapd-tls", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -257,7 +257,7 @@ func expect(want string) func(got string, err error) error {
 // stores waits until a Pod gets an image.
 func (p *sampleProvider) stores(t *testing.T, want string, dryRun ...string) {
 	t.Helper()
-	cluster.Eventually(t, 2*time.Minute, "a Pod with the image "+want, func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "a Pod with the image "+want, func(ctx context.Context) error {
 		return expect(want)(p.pod(ctx, taggedImage, dryRun...))
 	})
 }
@@ -265,7 +265,7 @@ func (p *sampleProvider) stores(t *testing.T, want string, dryRun ...string) {
 // denies waits until Pods are refused with a text.
 func (p *sampleProvider) denies(t *testing.T, want string, dryRun ...string) {
 	t.Helper()
-	cluster.Eventually(t, 2*time.Minute, "a refusal", func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, "a refusal", func(ctx context.Context) error {
 		got, err := p.pod(ctx, taggedImage, dryRun...)
 		var status *apierrors.StatusError
 		if !errors.As(err, &status) || !strings.Contains(err.Error(), want) {
@@ -278,7 +278,7 @@ func (p *sampleProvider) denies(t *testing.T, want string, dryRun ...string) {
 // metric waits until mapd's metrics have a line.
 func (p *sampleProvider) metric(t *testing.T, want string) {
 	t.Helper()
-	cluster.Eventually(t, time.Minute, want, func(ctx context.Context) error {
+	cluster.Eventually(t, cluster.Patience, want, func(ctx context.Context) error {
 		_, text, err := p.mapd.Replicas()[0].Get(ctx, "/metrics")
 		if err == nil && !strings.Contains(text, want+"\n") {
 			err = errors.New("it is not there")

@@ -360,6 +360,13 @@ func (s *stream) recovered(t *testing.T, after time.Time, n int) time.Duration {
 	return last.Sub(after)
 }
 
+// slack is what the machine may add to a time that is promised: no webhook is called for
+// free writes, so what one of them took is the servers' own.
+func (s *stream) slack() time.Duration {
+	writes := slices.DeleteFunc(s.snapshot(time.Time{}), func(w sent) bool { return w.kind != free })
+	return slack + slowest(writes).took
+}
+
 // finish stops the stream and waits for the answers to all writes. It fails the
 // test if a promise was broken that holds whatever happens to the servers:
 //

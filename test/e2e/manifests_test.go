@@ -116,6 +116,7 @@ func TestManifestsAgree(t *testing.T) {
 		{"the chart with expansion", kustomize("overlays", "expansion"), chart(namespace, "--set=expansion=true")},
 		{"the chart with audits", kustomize("overlays", "audit"), chart(namespace, "--set=auditInterval=6h")},
 		{"the chart with reports", kustomize("overlays", "reports"), chart(namespace, "--set=auditInterval=6h,reports=openreports")},
+		{"the chart with objects that exist", kustomize("overlays", "existing"), chart(namespace, "--set=auditInterval=6h,existing.enabled=true")},
 		{"the chart with external data", kustomize("overlays", "external-data"), chart(namespace, "--set=legacy=on,externalData=true")},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got); diff != "" {

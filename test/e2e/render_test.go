@@ -94,8 +94,8 @@ func TestArgoPluginForHelm(t *testing.T) {
 	run := func(in string, command []string) string {
 		args := make([]string, len(command))
 		for i, a := range command {
-			a = strings.ReplaceAll(a, "/policies", gitops(t, "policies"))
-			args[i] = strings.ReplaceAll(a, "/tmp/", dir+"/")
+			// At once: what one puts in may have the other's text, as a clone below /tmp has.
+			args[i] = strings.NewReplacer("/policies", gitops(t, "policies"), "/tmp/", dir+"/").Replace(a)
 		}
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Dir = in

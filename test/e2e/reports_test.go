@@ -126,9 +126,10 @@ spec: {policyName: team}
 // shipped rights: reports are made, left alone while nothing changes, updated in place, and
 // removed. Without the definitions mapd says what is missing and goes on.
 func TestReports(t *testing.T) {
+	t.Parallel()
+	var all []part
 	for _, api := range reportAPIs {
-		t.Run(api.name, func(t *testing.T) {
-			t.Parallel()
+		all = append(all, part{api.name, func(t *testing.T) {
 			m := cluster.Install(t, cluster.Start(t, cluster.Options{}), cluster.InstallOptions{Replicas: -1})
 			api.grant(t, m.Cluster)
 			// They are here before the policy, as what audits are for.
@@ -212,8 +213,9 @@ metadata: {name: db, namespace: shop}
 			if left := reports(); len(left) != 0 {
 				t.Errorf("%d reports are left", len(left))
 			}
-		})
+		}})
 	}
+	together(t, all)
 }
 
 // TestReportsCost measures what reports of 20,000 objects cost etcd and mapd, and runs only

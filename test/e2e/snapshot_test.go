@@ -95,6 +95,7 @@ spec: {parts: [{name: wheel}, {name: bell, colour: red}]}
 // without a cluster is what the API server stores with mapd as its webhook: parameters,
 // Namespace, and the definition with its merge keys are all in the file.
 func TestSnapshot(t *testing.T) {
+	t.Parallel()
 	m := cluster.Installed(t, cluster.InstallOptions{Cluster: cluster.Options{Users: map[string][]string{"nobody-special": nil}}})
 	m.NeedProcesses(t)
 	m.Apply(t, snapshotYAML)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/kyverno/convert"
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 var (
@@ -123,7 +125,19 @@ func only(object map[string]any, r *convert.Result) map[string]any {
 }
 
 // tally counts comparisons.
-type tally struct{ objects, changed, refused, explained, invalid int }
+type tally struct {
+	objects, changed, refused, explained, invalid int
+	reasons                                       map[string]int
+}
+
+// log says what was counted.
+func (c *tally) log(t *testing.T) {
+	t.Helper()
+	t.Logf("%d objects, %d changed and %d refused by Kyverno; %d differences that a verdict explains; %d objects that no server admits", c.objects, c.changed, c.refused, c.explained, c.invalid)
+	for _, reason := range slices.Sorted(maps.Keys(c.reasons)) {
+		t.Logf("%d differences: %s", c.reasons[reason], reason)
+	}
+}
 
 // differ compares both sides on random objects.
 func differ(t *testing.T, s subject, n int, total *tally) {
@@ -147,10 +161,10 @@ func differ(t *testing.T, s subject, n int, total *tally) {
 		return
 	}
 	verdict := worst(r)
-	pool := poolOf(s.object, kinds)
+	objects := ObjectsOf(s.policy, kinds)
 	shown := 0
 	for i := range n {
-		request := pool.object(*seed, i)
+		request := objects.Request(*seed, i)
 		if request == nil {
 			total.invalid++
 			continue
@@ -160,22 +174,26 @@ func differ(t *testing.T, s subject, n int, total *tally) {
 			t.Errorf("%s: object %d: %v", s.name, i, err)
 			continue
 		}
-		before := Stored(Result{Object: request.Object}, nil)
-		want, got := Stored(theirs, request.Object), Stored(native.Mutate(context.Background(), *request), request.Object)
+		before := Stored(Result{Object: request.Object})
+		want, got := Stored(theirs), Stored(native.Mutate(context.Background(), *request))
 		total.objects++
 		if want.Error != "" {
 			total.refused++
-		} else if !Same(want, before, false) {
+		} else if !Same(want, before) {
 			total.changed++
 		}
-		if Same(want, got, false) {
+		if Same(want, got) {
 			continue
 		}
-		if r.Reorders() && Same(want, got, true) {
+		if reordered(r, want, got) {
 			continue
 		}
-		if explained(r, *request, before, want, got) {
+		if why := explained(r, *request, before, want, got); why != "" {
 			total.explained++
+			if total.reasons == nil {
+				total.reasons = map[string]int{}
+			}
+			total.reasons[why]++
 			continue
 		}
 		if shown++; shown <= 1 {
@@ -187,35 +205,19 @@ func differ(t *testing.T, s subject, n int, total *tally) {
 	}
 }
 
-// explained reports whether a reason of a verdict is that of a difference.
-func explained(r *convert.Result, request Request, before, want, got Result) bool {
-	if r.Policy.CEL != nil {
-		// Row kyverno-cel-unknown of compat.md.
-		return strings.Contains(got.Error, "strict decoding error: unknown field") ||
-			slices.ContainsFunc(r.Rules[0].Reasons, func(reason string) bool { return explainsMutating(reason, request, want) })
-	}
-	return r.Explains(convert.Case{Object: request.Object, Unchanged: before.Object, User: request.User},
-		convert.Outcome{Object: want.Object, Refused: want.Error}, convert.Outcome{Object: got.Object, Refused: got.Error}) != ""
+// reordered reports whether two objects are equal but for the order of lists of which a verdict says so.
+func reordered(r *convert.Result, want, got Result) bool {
+	return want.Error == "" && got.Error == "" && tree.Equal(packed(r.Ordered(want.Object)), packed(r.Ordered(got.Object)))
 }
 
-// explainsMutating reports whether a reason of a MutatingPolicy's verdict can be that of a
-// difference.
-func explainsMutating(reason string, request Request, want Result) bool {
-	switch {
-	case strings.Contains(reason, "Kyverno's autogen"):
-		return request.Object["kind"] != "Pod"
-	case strings.Contains(reason, "oldObject is null"):
-		return request.Operation == "CREATE"
-	case strings.Contains(reason, "resourceNames"):
-		return metadataOf(request.Object)["generateName"] != nil
-	case strings.Contains(reason, "undoes all mutations"):
-		return want.Error == ""
-	case strings.Contains(reason, "evaluates a variable once"), strings.Contains(reason, "between mutations"):
-		return true
-	case strings.Contains(reason, "Kyverno panics"):
-		return strings.HasPrefix(want.Error, "panic: ")
+// explained returns the reason of a verdict that is that of a difference, or row kyverno-cel-unknown
+// of compat.md; "" if none is.
+func explained(r *convert.Result, request Request, before, want, got Result) string {
+	if unknown := "strict decoding error: unknown field"; r.Policy.CEL != nil && strings.Contains(got.Error, unknown) {
+		return unknown
 	}
-	return false
+	return r.Explains(convert.Case{Object: request.Object, Unchanged: before.Object, Operation: request.Operation, User: request.User},
+		convert.Outcome{Object: want.Object, Refused: want.Error, Failed: want.failed()}, convert.Outcome{Object: got.Object, Refused: got.Error})
 }
 
 func worst(r *convert.Result) convert.Verdict {
@@ -308,7 +310,7 @@ func TestRandomObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d objects, %d changed and %d refused by Kyverno; %d differences that a verdict explains; %d objects that no server admits", total.objects, total.changed, total.refused, total.explained, total.invalid)
+	total.log(t)
 	if total.changed < total.objects/4 {
 		t.Errorf("of %d objects only %d are changed", total.objects, total.changed)
 	}
@@ -389,9 +391,9 @@ func recorded(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 		ours := native.Mutate(t.Context(), request)
-		if !Same(Stored(theirs, nil), Stored(ours, nil), false) {
+		if !Same(Stored(theirs), Stored(ours)) {
 			result("native", ours)
-			if v := worst(r); v == convert.Exact || v == convert.Order && !Same(Stored(theirs, nil), Stored(ours, nil), true) {
+			if v := worst(r); v == convert.Exact || v == convert.Order && !reordered(r, Stored(theirs), Stored(ours)) {
 				t.Errorf("the verdict is %s, and the results differ", v)
 			}
 		}

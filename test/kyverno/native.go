@@ -1,12 +1,10 @@
 package kyverno
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -157,7 +155,7 @@ func (n *Native) Mutate(ctx context.Context, r Request) Result {
 
 // Stored returns an object as a server stores it after a webhook, or why it cannot: unknown
 // fields are dropped, and defaults filled in.
-func Stored(r Result, before map[string]any) Result {
+func Stored(r Result) Result {
 	if r.Error != "" {
 		return r
 	}
@@ -174,8 +172,7 @@ func Stored(r Result, before map[string]any) Result {
 	if err != nil {
 		return Result{Error: "the API server cannot decode the result: " + err.Error()}
 	}
-	_ = before
-	return Result{Object: plain(verify.Defaulted(out))}
+	return Result{Object: plain(verify.Defaulted(out)), Rules: r.Rules}
 }
 
 // plain returns an object as if it had been read from JSON.
@@ -192,16 +189,12 @@ func plain(obj map[string]any) map[string]any {
 }
 
 // Same reports whether two results agree: both refused, for whatever reason, or equal as they
-// are stored. With unordered, lists of objects may have another order.
-func Same(a, b Result, unordered bool) bool {
+// are stored.
+func Same(a, b Result) bool {
 	if a.Error != "" || b.Error != "" {
 		return a.Error != "" && b.Error != ""
 	}
-	x, y := any(packed(a.Object)), any(packed(b.Object))
-	if unordered {
-		x, y = ordered(x), ordered(y)
-	}
-	return tree.Equal(x, y)
+	return tree.Equal(packed(a.Object), packed(b.Object))
 }
 
 // packed returns a tree as protocol buffers store it: without empty lists.
@@ -221,26 +214,6 @@ func packed(v any) any {
 			out[i] = packed(e)
 		}
 		return out
-	}
-	return v
-}
-
-// ordered sorts lists of objects.
-func ordered(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, e := range v {
-			v[k] = ordered(e)
-		}
-	case []any:
-		for i, e := range v {
-			v[i] = ordered(e)
-		}
-		if len(v) > 0 {
-			if _, ok := v[0].(map[string]any); ok {
-				slices.SortFunc(v, func(a, b any) int { return cmp.Compare(text(a), text(b)) })
-			}
-		}
 	}
 	return v
 }

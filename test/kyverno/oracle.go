@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +31,11 @@ type Result struct {
 	Object map[string]any    `json:"object,omitempty"`
 	Error  string            `json:"error,omitempty"`
 	Rules  map[string]string `json:"rules,omitempty"` // pass, skip or error, by rule
+}
+
+// failed reports whether a rule failed.
+func (r Result) failed() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(r.Rules)), func(status string) bool { return status == "error" || status == "fail" })
 }
 
 // Oracle is Kyverno. It is not safe for concurrent use.

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/kyverno/convert"
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
@@ -106,8 +108,9 @@ func Assess(in *Input) (*Assessment, error) {
 		return nil, err
 	}
 	a := &Assessment{Totals: map[convert.Verdict]int{}, Others: map[string]int{}, Unreadable: in.Unreadable, types: types}
+	check := func(p *admissionregistrationv1.MutatingAdmissionPolicy) error { return verify.Refused(types, p) }
 	for _, p := range in.Policies {
-		r := convert.Policy(p, convert.Options{Types: types})
+		r := convert.Policy(p, convert.Options{Types: types, Check: check})
 		a.Results = append(a.Results, r)
 		for what, n := range r.Others {
 			a.Others[what] += n

@@ -90,9 +90,11 @@ func (a *Assessment) Verifier() *Verification {
 		v.Rules = append(v.Rules, c)
 		row := &v.Rules[len(v.Rules)-1]
 		kinds := kindsOf(r, a.types)
-		l := literalsOf(r.Policy, a.types, kinds)
-		t := verify.Task{Name: c.Policy, Allows: allowed, Reorders: r.Reorders()}
-		params, configMaps := configMapsOf(r, l)
+		objects := NewObjects(r.Policy, a.types, kinds)
+		t := verify.Task{Name: c.Policy, Allows: allowed}
+		if r.Reorders() {
+			t.Ordered = r.Ordered
+		}
 		if r.Policy.CEL != nil {
 			ref, err := celReference(r, a.types)
 			if err != nil {
@@ -107,20 +109,20 @@ func (a *Assessment) Verifier() *Verification {
 				row.Why = err.Error()
 				return
 			}
-			t.Reference = reference(engine, configMaps)
+			t.Reference = reference(engine, objects.ConfigMaps)
 			t.Explains = func(q verify.Request, ref, nat verify.Result) bool {
-				return r.Explains(convert.Case{Object: q.Object, Unchanged: verify.Defaulted(q.Object), User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
+				return r.Explains(convert.Case{Object: q.Object, Unchanged: verify.Defaulted(q.Object), Operation: q.Operation, User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused, Failed: ref.Failed}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
 			}
 		}
 		for _, u := range r.Units {
 			w := verify.Written{Policy: u.Policy, Binding: u.Binding}
 			if u.Policy.Spec.ParamKind != nil {
-				w.Params = params
+				w.Params = parameters(objects.ConfigMaps)
 			}
 			t.Policies = append(t.Policies, w)
 		}
 		if len(kinds) > 0 {
-			t.Generate = l.object
+			t.Generate = objects.Object
 		}
 		tasks, v.rows = append(tasks, t), append(v.rows, len(v.Rules)-1)
 	}
@@ -193,7 +195,7 @@ func reference(p *interpret.Policy, configMaps map[string]map[string]string) ver
 		if err != nil {
 			return verify.Result{}, err
 		}
-		return verify.Result{Object: out.Object, Refused: out.Refused}, nil
+		return verify.Result{Object: out.Object, Refused: out.Refused, Failed: out.Failed}, nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,6 +31,18 @@ type policySide struct{ engine *engine.Engine }
 // newest is the newest environment of expressions. It is made once, because
 // that takes long.
 var newest = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(cel.Options{}) })
+
+// Refused returns why a server refuses a policy for its expressions; nil if it does not.
+func Refused(types *openapi.Types, p *admissionregistrationv1.MutatingAdmissionPolicy) error {
+	env, err := newest()
+	if err != nil {
+		return err
+	}
+	if _, err := policy.Compile(p, policy.Deps{Env: env, Types: types}); err != nil {
+		return refusal(err)
+	}
+	return nil
+}
 
 // written returns the policies of units.
 func written(units []translate.Unit) []Written {

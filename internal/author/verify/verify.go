@@ -99,6 +99,8 @@ type Result struct {
 	// Refused is the reason of a refusal, or "".
 	Refused string         `json:"refused,omitempty"`
 	Object  map[string]any `json:"object,omitempty"`
+	// Failed says that an error was ignored, where a Reference knows.
+	Failed bool `json:"-"`
 
 	unknown string // why there is no answer
 }
@@ -144,7 +146,7 @@ type part struct {
 	// What a Task has.
 	generate func(seed uint64, i int) Object
 	allows   func(object map[string]any) bool
-	reorders bool
+	ordered  func(object map[string]any) map[string]any
 	explains func(r Request, reference, native Result) bool
 }
 

@@ -93,6 +93,10 @@ func (w *Writer) writeStatuses(ctx context.Context, out *events) {
 		written: map[key]written{}, late: map[key]types.UID{},
 	}
 	published := w.reported
+	var existing <-chan struct{}
+	if w.o.Existing != nil {
+		existing = w.o.Existing.changed
+	}
 	var workers sync.WaitGroup
 	for range statusWorkers {
 		workers.Go(func() {
@@ -110,6 +114,7 @@ func (w *Writer) writeStatuses(ctx context.Context, out *events) {
 		case <-ctx.Done():
 			return
 		case <-published:
+		case <-existing:
 		case <-w.counted:
 			r.grant(w.o.Store.Snapshot(), *w.totals.Load())
 		}
@@ -180,6 +185,11 @@ func (r *reporter) update(s *store.Snapshot) {
 		k, is := key{api.OwnBindings, b.Object.GetName()}, bindingStatus(b)
 		if r.w.o.Counts != nil && b.PolicyFound {
 			is.Rollout = r.rollout(k, b, rollouts[b.PolicyName])
+		}
+		if r.w.o.Existing != nil {
+			if c := r.w.o.Existing.condition(b, r.before(k, b.Object), is); c != nil {
+				is.Conditions = append(is.Conditions, *c)
+			}
 		}
 		want[k] = wanted{b.Object, is}
 	}
@@ -279,6 +289,11 @@ func (r *reporter) write(ctx context.Context, k key) error {
 // changed. A binding that is written before its policy gets none, and a policy that is
 // written before its paramKind only if that does not appear within patience.
 func (r *reporter) announce(k key, u *unstructured.Unstructured, before, now status) {
+	if c := now.get(typeExisting); c != nil && r.w.o.Existing.wrong(u.GetUID()) {
+		if old := before.get(typeExisting); old == nil || old.Reason != c.Reason {
+			r.events.warn(corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), UID: u.GetUID()}, c.Reason, "Fix", c.Message)
+		}
+	}
 	was, is := before.get(typeReady), now.get(typeReady)
 	switch {
 	case is == nil || is.Status == metav1.ConditionTrue || is.Reason == reasonPolicyNotFound:

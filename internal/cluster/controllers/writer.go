@@ -27,7 +27,7 @@ import (
 )
 
 // Options configure a Writer. All but URL, Exempt, Timeout,
-// User, Maintain, Counts, Audit and Log are required.
+// User, Maintain, Counts, Audit, Existing and Log are required.
 type Options struct {
 	Kubernetes   kubernetes.Interface
 	Dynamic      dynamic.Interface
@@ -64,6 +64,9 @@ type Options struct {
 	// make of the objects that exist, and gives write what the ConfigMap auditName says
 	// then. It returns when ctx is done. Nil: nobody looks.
 	Audit func(ctx context.Context, write func(ctx context.Context, data map[string]string) error)
+
+	// Existing is what statuses of bindings say of objects that exist; nil: nothing.
+	Existing *Existing
 
 	// Ready says why this replica cannot answer requests.
 	Ready func() error

@@ -1,5 +1,5 @@
 // Package metrics has what `mapd serve` counts and shows besides reviews, which pkg/webhook
-// counts: snapshots, mutators, breakers, audits, providers, watches, records and the tokens
+// counts: snapshots, mutators, breakers, audits, objects that exist, providers, watches, records and the tokens
 // of API servers. Policies, bindings and providers are named by labels; no other object is.
 package metrics
 
@@ -20,6 +20,7 @@ type Metrics struct {
 	audit      auditMetrics
 	sink       sinkMetrics
 	exceptions exceptionMetrics
+	existing   existingMetrics
 	callers    *prometheus.CounterVec
 }
 
@@ -32,12 +33,13 @@ func New() *Metrics {
 
 // collectors are those of this package.
 func (m *Metrics) collectors() []prometheus.Collector {
-	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink, m.callers, &m.exceptions}
+	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink, m.callers, &m.exceptions, &m.existing}
 	return append(append(all, m.snapshot.collectors()...), m.external.collectors()...)
 }
 
-// Prune is webhook.Metrics.Prune, and forgets the outcome of audits, too.
+// Prune is webhook.Metrics.Prune, and forgets the outcome of audits and of existing objects, too.
 func (m *Metrics) Prune(keep func(policy, binding string) bool) {
 	m.audit.prune(keep)
+	m.existing.prune(keep)
 	m.Metrics.Prune(keep)
 }

@@ -174,6 +174,7 @@ func TestNoSeriesOfWhatIsGone(t *testing.T) {
 	m.ProvidersPublished([]string{"gone", "kept"}, 0)
 	count := func(name string) {
 		m.AuditEnded(&Audited{Policies: []AuditedPolicy{{Policy: "kept", Mode: "enforce"}, {Policy: name, Binding: name, Mode: "warn"}}})
+		m.ExistingPublished([]ExistingObjects{{Policy: "kept", Binding: "kept"}, {Policy: name, Binding: name, Stopped: true}})
 		m.ProviderCalled(name, "ok", 1, time.Millisecond)
 		m.ProviderAnswered(name, 1, 1, 1)
 	}

@@ -135,15 +135,17 @@ func New(o Options) *Store {
 	s.compiler.slow = newSlow(s.changes.Notify)
 	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: policyset.Equivalents(types)}
 	s.engine = engine.Options{Authorizer: s.authorizer, Convert: policyset.Convert(types), Resolver: o.Resolver}
+	s.features = o.Features
+	for _, f := range s.features {
+		if f, ok := f.(feature.Excepter); ok {
+			s.sources.Exceptions = f.Exceptions
+		}
+	}
 	deps := feature.Deps{
 		Client: o.Dynamic, Log: log, Policy: s.compiler.deps, Sources: s.sources, Engine: s.engine, Authorizer: s.authorizer,
 		Changed: s.changes.Notify, Own: own{s},
 	}
-	s.features = o.Features
 	for _, f := range s.features {
-		if f, ok := f.(feature.Excepter); ok {
-			s.sources.Exceptions = f.Exceptions // from mapd's own policies: those of deps have none
-		}
 		f.Start(deps)
 	}
 	return s
@@ -440,6 +442,29 @@ func (s *Store) Whole(a authorizer.Authorizer) *engine.Engine {
 	}
 	e := engine.New(engine.Options{Authorizer: a, Convert: s.engine.Convert})
 	e.Publish(append([]engine.Stage{stage}, p.stages...)...)
+	return e
+}
+
+// Some is Whole with only the policies by the bindings that keep wants, and without features.
+func (s *Store) Some(a authorizer.Authorizer, keep func(*binding.Binding) bool) *engine.Engine {
+	p := s.published.Load()
+	if p == nil {
+		return nil
+	}
+	c := p.catalogue
+	c.ids = slices.Clone(c.ids)
+	for i, b := range c.bindings {
+		if b.binding == nil || !keep(b.binding) {
+			c.ids[i] = webhook.ID{}
+		}
+	}
+	stage, err := c.stage(s.sources)
+	if err != nil { // only for two objects of one name
+		s.log.Error("policies cannot be run together", "error", err)
+		return nil
+	}
+	e := engine.New(engine.Options{Authorizer: a, Convert: s.engine.Convert})
+	e.Publish(stage)
 	return e
 }
 

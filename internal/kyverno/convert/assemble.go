@@ -236,7 +236,7 @@ func (c *converter) assemble(b bundle, all bool) *Unit {
 		}
 		for _, r := range g.rules {
 			if fail == admissionregistrationv1.Ignore && total > 1 {
-				c.Rules[c.place[r.from]].note(Differs, writesOtherwise, "after an error Kyverno undoes all rules of the policy, with failurePolicy: Ignore; the policy keeps what it did before")
+				c.Rules[c.place[r.from]].note(Differs, kyvernoUndoes, "after an error Kyverno undoes all rules of the policy, with failurePolicy: Ignore; the policy keeps what it did before")
 			}
 		}
 	}
@@ -269,7 +269,7 @@ func (c *converter) assemble(b bundle, all bool) *Unit {
 				}
 				params = s.params
 				if !b.alone() {
-					rule.note(Differs, policyRefuses, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind", params.name))
+					rule.note(Differs, withoutParameter, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind", params.name))
 				}
 			}
 			conds := celgen.All(exprsOf(left[i])...)
@@ -318,10 +318,10 @@ func (c *converter) interplay(rules []compiled) {
 	for i, r := range rules {
 		rule := &c.Rules[c.place[r.from]]
 		if r.images && slices.ContainsFunc(rules[:i], func(before compiled) bool { return before.writesImages() }) {
-			rule.note(Differs, anything, "Kyverno takes the images of the request, and refuses to take that of a container that a rule before added; the policy takes those that the rules before left")
+			rule.note(Differs, effect{does: writes | refuses}, "Kyverno takes the images of the request, and refuses to take that of a container that a rule before added; the policy takes those that the rules before left")
 		}
 		if r.index && slices.ContainsFunc(rules[:i], func(before compiled) bool { return c.Rules[c.place[before.from]].Reorders }) {
-			rule.note(Differs, anything, "a rule before leaves a list in another order than Kyverno, so that an index means another element")
+			rule.note(Differs, effect{does: writes | refuses | denies}, "a rule before leaves a list in another order than Kyverno, so that an index means another element")
 		}
 	}
 }

@@ -89,6 +89,8 @@ var (
 	// textCall matches what ends with a function whose result is a text, or with a text for a member
 	// that may be missing.
 	textCall = regexp.MustCompile(`(?:\]\.orValue\("(?:[^"\\]|\\.)*"|\.(?:replace|substring|upperAscii|lowerAscii|join|find|trim)\([^()]*)\)$`)
+	// keyOr matches the value for a member in brackets that may be missing.
+	keyOr = regexp.MustCompile(`^[a-z][\w.?]*\[\?"[^"]*"\]\.orValue\((.+)\)$`)
 	// typedCall finds functions whose result has a type that CEL knows.
 	typedCall = regexp.MustCompile(`\.(split|replace|find|substring|upperAscii|lowerAscii|join|size)\(`)
 )
@@ -105,8 +107,41 @@ func typeInCEL(e expr) string {
 		return "dyn"
 	case textCall.MatchString(e.Text):
 		return "string"
+	case keyOr.MatchString(e.Text):
+		return typeOfKey(e)
 	case ofObject.MatchString(e.Text) && !typedCall.MatchString(e.Text):
 		return "dyn"
 	}
 	return ""
 }
+
+// typeOfKey is the type that CEL knows of a member in brackets with a value for where it is missing:
+// that of the value. It is "" where that is not known.
+func typeOfKey(e expr) string {
+	other := keyOr.FindStringSubmatch(e.Text)[1]
+	depth := 0
+	for _, c := range other {
+		switch c {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		if depth < 0 {
+			return "" // more follows the value
+		}
+	}
+	if chosen := choice.FindStringSubmatch(other); chosen != nil {
+		other = chosen[1]
+	}
+	if strings.Contains(other, " ? ") {
+		return ""
+	}
+	if typ := typeInCEL(atom(other, e.Type)); typ == "string" {
+		return typ
+	}
+	return ""
+}
+
+// choice matches a conditional with a text for where the condition does not hold.
+var choice = regexp.MustCompile(`^.* \? (.*) : "[^"]*"$`)

@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
@@ -22,7 +23,7 @@ var celControllers = map[string]string{
 // celControllers if the policy is about Pods alone and does not name others.
 func celAutogen(s *policy.CELSpec) []string {
 	m := s.MatchConstraints
-	if m == nil || m.ObjectSelector != nil && (len(m.ObjectSelector.MatchLabels) > 0 || len(m.ObjectSelector.MatchExpressions) > 0) ||
+	if m == nil || !api.SelectsAll(m.ObjectSelector) ||
 		len(m.ExcludeResourceRules) > 0 || len(m.ResourceRules) != 1 {
 		return nil
 	}
@@ -152,7 +153,7 @@ func (r *Result) autogenDefects(rule *Rule) {
 	s := r.Policy.CEL
 	for _, v := range s.Variables {
 		if ofObjects.MatchString(v.Expression) {
-			rule.note(Better, anything, "Kyverno's autogen leaves variables as they are: those of the policies for controllers read the Pod's fields, which are not there")
+			rule.note(Better, effect{does: writes | refuses | denies, of: forControllers}, "Kyverno's autogen leaves variables as they are: those of the policies for controllers read the Pod's fields, which are not there")
 		}
 	}
 	texts := make([]string, 0, len(s.MatchConditions)+len(s.Mutations))
@@ -165,17 +166,19 @@ func (r *Result) autogenDefects(rule *Rule) {
 		}
 	}
 	if slices.ContainsFunc(texts, notRead.MatchString) {
-		rule.note(Better, anything, "Kyverno's autogen leaves object.?spec, object.metadata.?labels and object[…] as they are: its policies for controllers read the controller's")
+		rule.note(Better, effect{does: writes | refuses | denies, of: forControllers}, "Kyverno's autogen leaves object.?spec, object.metadata.?labels and object[…] as they are: its policies for controllers read the controller's")
 	}
 	for _, m := range s.Mutations {
+		unmoved := effect{does: writes | refuses, at: writesInCEL(m), of: forControllers}
 		switch {
 		case m.JSONPatch != nil:
-			rule.note(Better, anything, "Kyverno's autogen leaves JSON patches as they are: those of the policies for controllers have the Pod's paths")
+			unmoved.does, unmoved.says = unmoved.does|denies, "JSON Patch"
+			rule.note(Better, unmoved, "Kyverno's autogen leaves JSON patches as they are: those of the policies for controllers have the Pod's paths")
 		case m.ApplyConfiguration == nil:
 		case metadataOf.MatchString(m.ApplyConfiguration.Expression):
-			rule.note(Better, anything, "Kyverno's autogen leaves Object.metadata{…} as it is: its policies for controllers have a type there that does not fit")
+			rule.note(Better, unmoved, "Kyverno's autogen leaves Object.metadata{…} as it is: its policies for controllers have a type there that does not fit")
 		case !strings.HasPrefix(strings.TrimSpace(m.ApplyConfiguration.Expression), "Object"):
-			rule.note(Better, anything, "Kyverno's autogen only rewrites an expression that begins with Object{…}")
+			rule.note(Better, unmoved, "Kyverno's autogen only rewrites an expression that begins with Object{…}")
 		}
 	}
 }

@@ -37,6 +37,7 @@ func (r *Result) convertCEL() {
 	r.Rules = []Rule{{Name: p.Name, Verdict: Exact}}
 	rule := &r.Rules[0]
 	for _, m := range s.Mutations {
+		rule.writes = append(rule.writes, writesInCEL(m)...)
 		rule.Uses = append(rule.Uses, string(m.PatchType))
 	}
 	slices.Sort(rule.Uses)
@@ -150,34 +151,73 @@ func nameConditions(conditions []admissionregistrationv1.MatchCondition) (named 
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// empties matches an empty map or list as the value of a JSON patch.
-var empties = regexp.MustCompile(`\bvalue\s*:\s*(\{\s*\}|\[\s*\])`)
+var (
+	// empties matches an empty map or list as the value of a JSON patch.
+	empties = regexp.MustCompile(`\bvalue\s*:\s*(\{\s*\}|\[\s*\])`)
+	// removals matches the path of a removal.
+	removals = regexp.MustCompile(`\bop\s*:\s*["']remove["']\s*,\s*path\s*:\s*(?:["']([^"']*)["'])?`)
+	// tests matches an operation that, if it fails, undoes those beside it.
+	tests = regexp.MustCompile(`\bop\s*:\s*["']test["']`)
+)
 
-// joinedPatches makes one of JSON patches that stand one after the other, if one adds an empty map or
-// list: a server drops it before the next mutation.
-func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (out []admissionregistrationv1.Mutation) {
-	open := false // the last mutation adds something empty
-	for _, m := range mutations {
-		if m.JSONPatch == nil {
-			if open {
-				rule.note(Differs, anything, "a server drops an empty map or list between mutations")
-			}
-			out, open = append(out, m), false
-			continue
-		}
-		expression := m.JSONPatch.Expression
+// emptied returns what is, or may be, empty after a JSON patch: the names of fields, "" for any.
+func emptied(expression string) (names []string) {
+	if empties.MatchString(expression) {
+		names = append(names, "")
+	}
+	for _, m := range removals.FindAllStringSubmatch(expression, -1) {
+		steps := strings.Split(m[1], "/")
+		n := len(steps)
 		switch {
-		case open && ofObjects.MatchString(expression):
-			rule.note(Differs, anything, "a server drops an empty map or list between mutations")
+		case n < 3:
+			names = append(names, "")
+		case steps[n-1] == "":
+			names = append(names, steps[n-2]) // what follows is computed
+		case strings.Trim(steps[n-1], "0123456789") == "" || slices.Contains([]string{"labels", "annotations", "nodeSelector", "matchLabels", "data", "limits", "requests"}, steps[n-2]):
+			names = append(names, steps[n-2])
+		}
+	}
+	return names
+}
+
+// joinedPatches makes one of JSON patches that stand one after the other, if one adds or leaves an
+// empty map or list: a server drops it before the next mutation.
+func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (out []admissionregistrationv1.Mutation) {
+	const why = "a server drops an empty map or list between mutations"
+	var open []string // what may be empty after the last mutation
+	for _, m := range mutations {
+		text := ""
+		if m.ApplyConfiguration != nil {
+			text = m.ApplyConfiguration.Expression
+		}
+		if m.JSONPatch != nil {
+			text = m.JSONPatch.Expression
+		}
+		uses := slices.ContainsFunc(open, func(name string) bool {
+			quoted := regexp.QuoteMeta(name)
+			asks := regexp.MustCompile(`\bhas\([^()]*\.` + quoted + `\)|\.\?` + quoted + `\b`) // it does something where there is none
+			return name == "" || regexp.MustCompile(`\b`+quoted+`\b`).MatchString(text) && !asks.MatchString(text)
+		})
+		var last *admissionregistrationv1.JSONPatch
+		if len(out) > 0 {
+			last = out[len(out)-1].JSONPatch
+		}
+		switch {
+		case uses && (m.JSONPatch == nil || last == nil || ofObjects.MatchString(text) || tests.MatchString(last.Expression+text)):
+			rule.note(Differs, effect{does: writes | refuses | denies}, why)
 			out = append(out, m)
-		case open:
-			last := out[len(out)-1].DeepCopy()
-			last.JSONPatch.Expression = formatted(celgen.Joined("+", celgen.BindSum, atom("("+last.JSONPatch.Expression+")", ""), atom("("+expression+")", "")))
-			out[len(out)-1] = *last
+		case uses:
+			joined := *out[len(out)-1].DeepCopy()
+			joined.JSONPatch.Expression = formatted(celgen.Joined("+", celgen.BindSum, atom("("+last.Expression+")", ""), atom("("+text+")", "")))
+			out[len(out)-1] = joined
 		default:
 			out = append(out, m)
 		}
-		open = open || empties.MatchString(expression)
+		if m.JSONPatch == nil {
+			open = nil
+		} else {
+			open = append(open, emptied(text)...)
+		}
 	}
 	return out
 }
@@ -222,22 +262,22 @@ func (r *Result) celDifferences(rule *Rule, texts []string, mutations []admissio
 		named = named || len(m.ResourceNames) > 0
 	}
 	if creates && slices.ContainsFunc(texts, ofOldObject.MatchString) {
-		rule.note(Differs, anything, "oldObject is null when an object is created; in Kyverno it is {}")
+		rule.note(Differs, effect{does: writes | refuses | denies, of: func(d *difference) bool { return d.operation == "CREATE" }}, "oldObject is null when an object is created; in Kyverno it is {}")
 	}
 	if named {
-		rule.note(Differs, anything, "in Kyverno, resourceNames are also beginnings of generateName")
+		rule.note(Differs, effect{does: idles | refuses, of: hasGenerateName}, "in Kyverno, resourceNames are also beginnings of generateName")
 	}
 	if len(mutations) > 1 && slices.ContainsFunc(s.Variables, func(v admissionregistrationv1.Variable) bool {
 		return slices.ContainsFunc(mutations[:len(mutations)-1], func(m admissionregistrationv1.Mutation) bool { return mayChange(m, v.Expression) })
 	}) {
-		rule.note(Differs, anything, "Kyverno evaluates a variable once; a server does so for each mutation, on what the one before made")
+		rule.note(Differs, effect{does: writes | refuses | denies}, "Kyverno evaluates a variable once; a server does so for each mutation, on what the one before made")
 	}
 	if s.FailurePolicy != nil && *s.FailurePolicy == admissionregistrationv1.Ignore && len(mutations) > 1 {
-		rule.note(Differs, anything, "after an error Kyverno undoes all mutations of the policy, with failurePolicy: Ignore; the policy keeps the others")
+		rule.note(Differs, kyvernoUndoes, "after an error Kyverno undoes all mutations of the policy, with failurePolicy: Ignore; the policy keeps the others")
 	}
 	for _, m := range s.Mutations {
 		if m.JSONPatch != nil && objectsInValue.MatchString(m.JSONPatch.Expression) {
-			rule.note(Better, anything, "Kyverno panics at Object{…} in a list or map that is the value of a JSON patch")
+			rule.note(Better, effect{does: refuses, of: panics}, "Kyverno panics at Object{…} in a list or map that is the value of a JSON patch")
 		}
 	}
 }

@@ -43,7 +43,8 @@ type Rule struct {
 	// Reorders says that a list with a key may be in another order, whatever the Verdict is.
 	Reorders bool `json:"-"`
 
-	effects []effect // of the Reasons
+	effects []effect // that the Reasons have
+	writes  []string // the fields that it writes
 }
 
 // Converted reports whether a policy does what the rule does.
@@ -75,6 +76,9 @@ type Options struct {
 	// Apart makes a policy for each group of kinds for which the same rules run, instead of one for
 	// all: what runs for an object are then the rules for its kind and no others.
 	Apart bool
+	// Check says why a server refuses a policy; nil lets all be. The rules of one that is refused are
+	// not converted.
+	Check func(*admissionregistrationv1.MutatingAdmissionPolicy) error
 }
 
 // Policy converts the mutate rules of a policy.
@@ -85,6 +89,7 @@ func Policy(p *policy.Policy, o Options) *Result {
 	r := &Result{Policy: p, Others: map[string]int{}}
 	if p.CEL != nil {
 		r.convertCEL()
+		r.check(o.Check)
 		return r
 	}
 	place := map[int]int{} // index of a rule → in r.Rules
@@ -95,11 +100,46 @@ func Policy(p *policy.Policy, o Options) *Result {
 			continue
 		}
 		place[i] = len(r.Rules)
-		r.Rules = append(r.Rules, Rule{Name: rule.Name, Verdict: Exact, Uses: uses(rule)})
+		r.Rules = append(r.Rules, Rule{Name: rule.Name, Verdict: Exact, Uses: uses(rule), writes: writesOf(rule.Mutate)})
 	}
 	c := &converter{Result: r, types: o.Types, place: place, apart: o.Apart}
 	c.run()
+	r.check(o.Check)
 	return r
+}
+
+// check leaves out policies that a server refuses, with all rules that are in one.
+func (r *Result) check(refused func(*admissionregistrationv1.MutatingAdmissionPolicy) error) {
+	if refused == nil {
+		return
+	}
+	for _, u := range r.Units {
+		err := refused(u.Policy)
+		if err == nil {
+			continue
+		}
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		for i := range r.Rules {
+			if rule := &r.Rules[i]; slices.Contains(u.Rules, rule.Name) {
+				rule.note(Refused, notConverted, "a server refuses what would be written: "+first)
+				rule.Policies = nil
+			}
+		}
+	}
+	r.Units = slices.DeleteFunc(r.Units, func(u Unit) bool {
+		return slices.ContainsFunc(r.Rules, func(rule Rule) bool { return !rule.Converted() && slices.Contains(u.Rules, rule.Name) })
+	})
+	// A rule is in several policies, or in none.
+	for i := range r.Rules {
+		rule := &r.Rules[i]
+		kept := func(name string) bool {
+			return slices.ContainsFunc(r.Units, func(u Unit) bool { return u.Name == name })
+		}
+		if rule.Converted() && slices.ContainsFunc(rule.Policies, func(name string) bool { return !kept(name) }) {
+			rule.note(Refused, notConverted, "it is in a policy with a rule that is not converted")
+			rule.Policies = nil
+		}
+	}
 }
 
 // converter converts one policy.
@@ -117,10 +157,14 @@ func (r *Rule) note(v Verdict, e effect, reason string) {
 		r.Verdict = v
 	}
 	r.Reorders = r.Reorders || v == Order
-	if reason != "" && !slices.Contains(r.Reasons, reason) {
-		r.Reasons = append(r.Reasons, reason)
-		r.effects = append(r.effects, e)
+	if reason == "" {
+		return
 	}
+	if !slices.Contains(r.Reasons, reason) {
+		r.Reasons = append(r.Reasons, reason)
+	}
+	e.reason = reason
+	r.effects = append(r.effects, e)
 }
 
 // attempt runs f and notes its refusal at a rule.
@@ -129,7 +173,7 @@ func (r *Rule) attempt(f func()) (ok bool) {
 		switch x := recover().(type) {
 		case nil:
 		case *refusal:
-			r.note(x.verdict, anything, x.reason)
+			r.note(x.verdict, notConverted, x.reason)
 			if r.Instead == "" {
 				r.Instead = x.instead
 			}
@@ -153,13 +197,13 @@ type group struct {
 func (c *converter) run() {
 	if a := c.Policy.Rules.ApplyRules; a != nil && *a == "One" && len(c.Rules) > 1 {
 		for i := range c.Rules {
-			c.Rules[i].note(Refused, anything, "applyRules: One ends the policy after the first rule that changes something")
+			c.Rules[i].note(Refused, notConverted, "applyRules: One ends the policy after the first rule that changes something")
 		}
 		return
 	}
 	if a := c.Policy.Rules.Admission; a != nil && !*a {
 		for i := range c.Rules {
-			c.Rules[i].note(Refused, anything, "admission: false: Kyverno does not run the policy for requests")
+			c.Rules[i].note(Refused, notConverted, "admission: false: Kyverno does not run the policy for requests")
 		}
 		return
 	}
@@ -193,7 +237,7 @@ func (c *converter) run() {
 	}
 	for i := range c.Rules {
 		if c.Rules[i].Converted() && len(c.Rules[i].Policies) == 0 {
-			c.Rules[i].note(Refused, anything, "the rule matches nothing")
+			c.Rules[i].note(Refused, notConverted, "the rule matches nothing")
 		}
 	}
 }
@@ -221,10 +265,10 @@ func (c *converter) groups() []*group {
 		}
 		rule := &c.Rules[i]
 		if v.suits == "" && nestedForEach(v.rule) && canAutogen(c.Policy.Rules) && forPods(v.rule) && c.Policy.Annotations[controllersAnnotation] != "none" {
-			rule.note(Better, anything, "Kyverno's autogen makes a rule for controllers that removes their template, which a server refuses; the policy is for Pods alone")
+			rule.note(Better, effect{does: refuses | spoils | writes | idles, at: []string{""}, of: forControllers}, "Kyverno's autogen makes a rule for controllers that removes their template, which a server refuses; the policy is for Pods alone")
 		}
 		if len(v.rule.Mutate.Targets) > 0 {
-			rule.note(Refused, anything, "it mutates objects that exist already, which admission does not see")
+			rule.note(Refused, notConverted, "it mutates objects that exist already, which admission does not see")
 			rule.Instead = "a policy for the targets' own kind, and mapd audit --fix for those that exist"
 			continue
 		}
@@ -258,7 +302,7 @@ func (c *converter) groups() []*group {
 			if !r.targets[0].every() || !slices.ContainsFunc(runs, func(other run) bool { return !slices.Equal(other.targets, r.targets) }) {
 				return false
 			}
-			c.Rules[c.place[r.from]].note(Refused, anything, "kind * beside rules for other kinds: their order would be lost")
+			c.Rules[c.place[r.from]].note(Refused, notConverted, "kind * beside rules for other kinds: their order would be lost")
 			return true
 		})
 	}
@@ -341,6 +385,9 @@ func (c *compiled) rewrites(cond expr) string {
 		}
 		for _, f := range writtenField.FindAllStringSubmatchIndex(m.expr.Text, -1) {
 			name, value := m.expr.Text[f[2]:f[3]], m.expr.Text[f[1]:]
+			if strings.HasPrefix(value, `{"`) && readsKeys(cond.Text, name) {
+				continue // its keys are looked at
+			}
 			if name != "name" && !strings.HasPrefix(value, "Object") && regexp.MustCompile(`(\.\??|")`+regexp.QuoteMeta(name)+`\b`).MatchString(cond.Text) {
 				return name
 			}
@@ -348,6 +395,18 @@ func (c *compiled) rewrites(cond expr) string {
 	}
 	return ""
 }
+
+// readsKeys reports whether an expression reads a map only by keys that are written out.
+func readsKeys(expression, name string) bool {
+	for _, at := range regexp.MustCompile(`\.\??`+regexp.QuoteMeta(name)+`\b`).FindAllStringIndex(expression, -1) {
+		if rest := expression[at[1]:]; !keyRead.MatchString(rest) {
+			return false
+		}
+	}
+	return true
+}
+
+var keyRead = regexp.MustCompile(`^(\.\?[A-Za-z_]\w*|\[\??"[^"]*"\])`)
 
 // copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that in a
 // policy with match conditions.
@@ -447,36 +506,36 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	note := func(v Verdict, e effect, reason string) {
 		// The same about what Kyverno makes for controllers is said once.
 		if generated {
-			reason, e.at = inPod.Replace(reason), inPod.Replace(e.at)
+			reason = inPod.Replace(reason)
 		}
 		rule.note(v, e, reason)
 	}
-	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new(int), refused: map[string]string{}, notes: note, params: &out.params, usesImages: &out.images, usesIndex: &out.index, updates: slices.Equal(operationsOfRule(r, g.targets[0]), []string{"UPDATE"})}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
+	k := &compiler{scope: &scope{shape: sh, names: map[string]value{}, nested: map[string]string{}, fallible: new([]string), refused: map[string]string{}, notes: note, params: &out.params, usesImages: &out.images, usesIndex: &out.index, updates: slices.Equal(operationsOfRule(r, g.targets[0]), []string{"UPDATE"})}, notes: note, namespaced: namespaced, policyNamespace: c.Policy.Namespace}
 	k.scope = k.context(k.scope, r.Context)
 	preconditions, ops := splitOperations(r.Preconditions)
 	if c := m.operation(ops); c.Text != yes.Text {
 		out.conds = append(out.conds, condition{"operation", c})
 	}
-	before := *k.fallible
 	out.conds = append(out.conds, k.conditions(preconditions)...)
-	mayFail := *k.fallible > before
+	fails := slices.Clone(*k.fallible)
+	mayFail := len(fails) > 0
 	if mayFail && operationLate(r.Preconditions) {
-		note(Better, kyvernoRefuses, "Kyverno refuses an object in which a variable of a precondition is missing, even if a later one is about the operation and does not hold")
+		note(Better, refusesWithout(fails...), "Kyverno refuses an object in which a variable of a precondition is missing, even if a later one is about the operation and does not hold")
 	}
 	p := r.Mutate
 	if mayFail && len(preconditions.Any) > 1 && p.ForEach == nil {
-		note(Better, kyvernoRefuses, "Kyverno refuses an object in which a variable of the preconditions is missing, even if another of any holds")
+		note(Better, refusesWithout(fails...), "Kyverno refuses an object in which a variable of the preconditions is missing, even if another of any holds")
 	}
 	switch {
 	case p.PatchStrategicMerge != nil:
 		o := &overlay{scope: k.scope, notes: note}
-		before := *k.fallible
+		before := len(*k.fallible)
 		nodes := o.fields(p.PatchStrategicMerge.(map[string]any), path{root: object})
-		if *k.fallible > before && (len(o.conds) > 0 || hasAdd(nodes) || chooses(nodes)) {
-			note(Better, kyvernoRefuses, unneeded)
+		if fails := (*k.fallible)[before:]; len(fails) > 0 && (len(o.conds) > 0 || hasAdd(nodes) || chooses(nodes)) {
+			note(Better, refusesWithout(fails...), unneeded)
 		}
 		if mayFail && len(o.conds) > 0 {
-			note(Better, kyvernoRefuses, "Kyverno refuses an object in which a variable of a precondition is missing, even if an anchor does not hold")
+			note(Better, refusesWithout(fails...), "Kyverno refuses an object in which a variable of a precondition is missing, even if an anchor does not hold")
 		}
 		out.conds = append(out.conds, o.conds...)
 		out.mutations = k.mutations(nodes)
@@ -519,7 +578,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		refuse("a patch in which nothing is left to write")
 	}
 	if out.params != nil && (len(out.conds) > 0 || out.selector != nil) {
-		note(Differs, policyRefuses, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind, Kyverno only those that the rule is for", out.params.name))
+		note(Differs, withoutParameter, fmt.Sprintf("without the ConfigMap %s, a server refuses all objects of the kind, Kyverno only those that the rule is for", out.params.name))
 	}
 	if slices.ContainsFunc(g.targets, target.every) {
 		note(Differs, notShown, "Kyverno's own ConfigMap leaves out kinds such as Event and Node (resourceFilters); the policy is for all kinds")
@@ -529,7 +588,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	}
 	for _, t := range g.targets {
 		if !t.known {
-			rule.note(Differs, anything, fmt.Sprintf("the resource %s, with namespaces, is guessed from the kind %s of %s: if it is another, the policy does nothing; pass the CustomResourceDefinition", t.resource, t.gvk.Kind, t.gvk.GroupVersion()))
+			rule.note(Differs, policyIdles, fmt.Sprintf("the resource %s, with namespaces, is guessed from the kind %s of %s: if it is another, the policy does nothing; pass the CustomResourceDefinition", t.resource, t.gvk.Kind, t.gvk.GroupVersion()))
 		}
 	}
 	return out
@@ -623,10 +682,10 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 		each.lists = append(each.lists, l.whole())
 	}
 	o := &overlay{scope: s, notes: k.notes, each: each}
-	before := *k.fallible
+	before := len(*k.fallible)
 	nodes := o.fields(f.PatchStrategicMerge.(map[string]any), path{root: object})
-	if *k.fallible > before && (hasAdd(nodes) || chooses(nodes)) {
-		k.notes(Better, kyvernoRefuses, unneeded)
+	if fails := (*k.fallible)[before:]; len(fails) > 0 && (hasAdd(nodes) || chooses(nodes)) {
+		k.notes(Better, refusesWithout(fails...), unneeded)
 	}
 	if len(o.conds) > 0 {
 		refuse("a condition of the whole object in a foreach")

@@ -52,9 +52,9 @@ type scope struct {
 	nested  map[string]string // variables within variables, by the name that stands for each
 	refused map[string]string // names that no policy knows, and why
 	notes   func(Verdict, effect, string)
-	// fallible counts the values that were read and may be missing: an expression with one fails
+	// fallible are the values that were read and may be missing, "" if it is not known where they are: an expression with one fails
 	// as Kyverno does.
-	fallible *int
+	fallible *[]string
 	// params is the ConfigMap that the rule reads, set when it is.
 	params **configMap
 	// usesIndex is set when an element is read or written by its place in a list.
@@ -308,14 +308,14 @@ func (s *scope) plain(v value) expr {
 			refuseFor("operations: [UPDATE], or a default with ||", "request.oldObject where an object is created, of which Kyverno takes all fields for null")
 		}
 		if _, optional := s.shape.read(*v.path); optional && s.fallible != nil {
-			*s.fallible++
+			*s.fallible = append(*s.fallible, show(v.path.whole()))
 		}
 		return s.shape.get(*v.path)
 	}
 	switch {
 	case v.optional && v.must.Text != "":
 		if s.fallible != nil {
-			*s.fallible++
+			*s.fallible = append(*s.fallible, show(v.place))
 		}
 		return v.must
 	case v.optional:
@@ -378,10 +378,10 @@ func (s *scope) or(n jmespath.ASTNode) value {
 			refuse("|| of values that always exist")
 		}
 		if a.Type == "string" && s.notes != nil {
-			s.notes(Differs, anything, fmt.Sprintf("Kyverno takes the right side of || for an empty %s, too", show(left.path.steps)))
+			s.notes(Differs, finds(show(left.path.whole()), isBlank), fmt.Sprintf("Kyverno takes the right side of || for an empty %s, too", show(left.path.steps)))
 		}
 		e := call(a, "or", a.Type, b)
-		return value{expr: e, optional: true, either: []string{show(left.path.whole()), show(other.path.whole())}}
+		return value{expr: e, optional: true, must: call(e, "value", a.Type), either: []string{show(left.path.whole()), show(other.path.whole())}}
 	}
 	d := literal(ints(right.Value))
 	typ := left.expr.Type
@@ -611,7 +611,7 @@ func (s *scope) index(v value, n jmespath.ASTNode) value {
 // missing notes what Kyverno makes of a list that may be missing.
 func (s *scope) missing(p path) {
 	if !s.defaulted && s.shape.has(p).Text != yes.Text {
-		s.note(Better, refusesWithout(p.whole()), "Kyverno refuses an object without "+show(p.whole())+"; the policy takes it for an empty list")
+		s.note(Better, refusesWithout(show(p.whole())), "Kyverno refuses an object without "+show(p.whole())+"; the policy takes it for an empty list")
 	}
 }
 
@@ -703,7 +703,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 				refuse("keys() of %s", v.expr.Text)
 			}
 			if _, optional := s.shape.read(*v.path); optional {
-				s.note(Better, refusesWithout(v.path.whole()), "Kyverno refuses an object without "+show(v.path.whole())+"; the policy takes it for one without "+key)
+				s.note(Better, refusesWithout(show(v.path.whole())), "Kyverno refuses an object without "+show(v.path.whole())+"; the policy takes it for one without "+key)
 			}
 			return value{expr: typedBool(s.shape.has(v.path.to(key)))}
 		}
@@ -717,7 +717,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 	case "ends_with":
 		return value{expr: call(text(0), "endsWith", "bool", text(1))}
 	case "to_upper", "to_lower":
-		s.note(Differs, anything, "Kyverno's "+name+"() changes the case of all letters, the policy that of A to Z")
+		s.note(Differs, finds("", hasOtherLetters), "Kyverno's "+name+"() changes the case of all letters, the policy that of A to Z")
 		return value{expr: call(text(0), map[string]string{"to_upper": "upperAscii", "to_lower": "lowerAscii"}[name], "string")}
 	case "replace_all":
 		return value{expr: call(text(0), "replace", "string", text(1), text(2))}
@@ -752,7 +752,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		}
 		return value{expr: glob(text(1), pattern)}
 	case "equal_fold":
-		s.note(Differs, runsOtherwise, "Kyverno's equal_fold() ignores the case of all letters, the policy that of A to Z")
+		s.note(Differs, decidesBy("", hasOtherLetters), "Kyverno's equal_fold() ignores the case of all letters, the policy that of A to Z")
 		return value{expr: equal(call(text(0), "lowerAscii", "string"), call(text(1), "lowerAscii", "string"))}
 	case "add", "subtract", "multiply":
 		a, b := s.plain(arg(0)), s.plain(arg(1))
@@ -773,7 +773,7 @@ func (s *scope) function(n jmespath.ASTNode) value {
 		if set, ok := celgen.Unquoted(text(1)); !ok || set != " " {
 			refuse("trim() of other characters than spaces")
 		}
-		s.note(Differs, writesOtherwise, "Kyverno's trim() takes away spaces; the policy other white space, too")
+		s.note(Differs, finds("", hasOtherSpace), "Kyverno's trim() takes away spaces; the policy other white space, too")
 		return value{expr: call(text(0), "trim", "string")}
 	case "to_number":
 		v := arg(0)
@@ -847,7 +847,7 @@ func (s *scope) lineOf(parse, field jmespath.ASTNode) value {
 	if text.Type != "string" {
 		refuse("parse_yaml() of what is not known to be a string: %s", text.Text)
 	}
-	s.note(Differs, anything, fmt.Sprintf("Kyverno reads YAML; the policy takes the text behind %q at the beginning of a line, with whatever quotes or comments are there", name+": "))
+	s.note(Differs, effect{does: writes | refuses | denies}, fmt.Sprintf("Kyverno reads YAML; the policy takes the text behind %q at the beginning of a line, with whatever quotes or comments are there", name+": "))
 	line := call(text, "find", "string", str("(?m)^"+name+": .+$"))
 	return value{expr: call(line, "substring", "string", atom(strconv.Itoa(len(name)+2), "int"))}
 }
@@ -930,7 +930,7 @@ func (s *scope) text(t string) expr {
 			if s.shape.builtin {
 				refuse("a value in a text that is not known to be a string: %s", e.Text)
 			}
-			s.note(Differs, policyRefuses, "Kyverno writes a list or an object in a text as JSON; the policy refuses it")
+			s.note(Differs, effect{does: denies, says: "no such overload"}, "Kyverno writes a list or an object in a text as JSON; the policy refuses it")
 			e = fn("string", "string", e)
 		default:
 			refuse("a value in a text that is not known to be a string: %s", e.Text)
@@ -1039,7 +1039,7 @@ const bare = "bare_"
 // plainName notes what Kyverno makes of such a name.
 func (s *scope) plainName(name string) {
 	if strings.HasPrefix(name, bare) {
-		s.note(Better, kyvernoRefuses, "Kyverno reads {{"+s.nested[name]+"}} within a variable as a part of the expression, and refuses a name with a - or such in it; the policy looks for the name")
+		s.note(Better, effect{does: refuses}, "Kyverno reads {{"+s.nested[name]+"}} within a variable as a part of the expression, and refuses a name with a - or such in it; the policy looks for the name")
 	}
 }
 

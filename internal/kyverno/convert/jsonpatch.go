@@ -166,7 +166,7 @@ func (o *ops) field(s *scope, op operation, at path, ptr pointer) {
 	}
 	v := literal(s.fill(op.Value))
 	if op.Op == "replace" && o.shape.has(at).Text != yes.Text {
-		s.note(Better, refusesWithout(at.whole()), "Kyverno refuses an object without "+show(at.whole())+"; the policy adds it")
+		s.note(Better, refusesWithout(show(at.whole())), "Kyverno refuses an object without "+show(at.whole())+"; the policy adds it")
 		o.parents(ptr, at)
 	}
 	o.add(yes, patchOp("add", ptr, &v))
@@ -193,7 +193,7 @@ func (o *ops) note(s *scope, op operation, at path, number int) {
 	if number > maxIndex {
 		refuse("the index %d", number)
 	}
-	s.note(Better, policyRefuses, fmt.Sprintf("Kyverno fills %s with null up to element %d, or refuses an object without it; the policy refuses it", show(at.whole()), number))
+	s.note(Better, effect{does: denies, of: func(d *difference) bool { return fewer(d, at.whole(), number) }}, fmt.Sprintf("Kyverno fills %s with null up to element %d, or refuses an object without it; the policy refuses it", show(at.whole()), number))
 }
 
 // maxIndex bounds the indices of paths.
@@ -211,7 +211,7 @@ func (o *ops) last(s *scope, op operation, at path, ptr pointer, rest []string) 
 		v := literal([]any{nest(rest, s.fill(op.Value))})
 		o.add(equal(items, list()), patchOp("add", ptr, &v))
 	} else if op.Op == "replace" || len(rest) == 0 {
-		s.note(Better, refusesWithout(at.whole()), "Kyverno refuses an object whose "+show(at.whole())+" has no element; the policy passes over it")
+		s.note(Better, refusesWithout(show(at.whole())), "Kyverno refuses an object whose "+show(at.whole())+" has no element; the policy passes over it")
 	}
 	isLast := equal(atom("i", "int"), expr{Text: call(items, "size", "int").Text + " - 1", Bind: celgen.BindSum, Type: "int"})
 	o.loops = []loop{{items, "i", x, isLast, false}}
@@ -261,7 +261,7 @@ func (o *ops) variable(s *scope, op operation, at path, ptr pointer, step string
 		if strings.Contains(step, "/") {
 			refuse("a / in the path %s", op.Path)
 		}
-		s.note(Differs, anything, "Kyverno takes / in a variable of a path for a step; the policy writes a name with it")
+		s.note(Differs, effect{does: writes | refuses | spoils}, "Kyverno takes / in a variable of a path for a step; the policy writes a name with it")
 		if op.Op != "add" {
 			refuse("the operation %s at a name that is a variable", op.Op)
 		}
@@ -303,7 +303,7 @@ func (s *scope) listOf(text string) (lists []path, optional bool) {
 	v := s.query(text)
 	if v.path != nil && !s.shape.builtin && s.shape.scalar(v.path.whole()) == "" {
 		// Whoever goes through it knows that it is one.
-		s.note(Differs, anything, fmt.Sprintf("that %s is a list is taken from the policy; pass the CustomResourceDefinition", show(v.path.whole())))
+		s.note(Differs, effect{does: writes | refuses | denies}, fmt.Sprintf("that %s is a list is taken from the policy; pass the CustomResourceDefinition", show(v.path.whole())))
 		return []path{*v.path}, optional
 	}
 	if v.path == nil || s.shape.scalar(v.path.whole()) != "list" {
@@ -440,7 +440,7 @@ func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerO
 	}
 	outerLoop := loop{items, "i", outerName, outerWhere, may}
 	if !optional && s.shape.has(l).Text != yes.Text {
-		c.note(Better, refusesWithout(l.whole()), "Kyverno refuses an object in which an element has no "+l.steps[len(l.steps)-1]+"; the policy passes over it")
+		c.note(Better, refusesWithout(show(l.whole())), "Kyverno refuses an object in which an element has no "+l.steps[len(l.steps)-1]+"; the policy passes over it")
 	}
 	if c.inElements(o, f, operations, s, outer, l, outerLoop) {
 		return

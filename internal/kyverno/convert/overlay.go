@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mapd-project/mapd/internal/celgen"
@@ -262,6 +263,9 @@ func (o *overlay) holds(p path, want any) expr {
 		if typ == "int" {
 			return o.number(p, want)
 		}
+		if typ == "bool" {
+			return o.boolean(p, want)
+		}
 		if typ != "string" {
 			refuse("a condition on what is not known to be a string: %s", show(p.whole()))
 		}
@@ -286,6 +290,33 @@ func (o *overlay) holds(p path, want any) expr {
 		return equal(e, fn("optional.of", "", literal(want)))
 	}
 	refuse("a condition with %v", want)
+	return no
+}
+
+// boolean compares a boolean with a pattern such as "!true": Kyverno takes it for a text.
+func (o *overlay) boolean(p path, pattern string) expr {
+	if strings.ContainsAny(pattern, "<>") {
+		refuse("a condition with operators: %q", pattern)
+	}
+	var fit []bool
+	for _, value := range []bool{true, false} {
+		text := strconv.FormatBool(value)
+		if slices.ContainsFunc(strings.Split(pattern, "|"), func(alternative string) bool {
+			return !slices.ContainsFunc(strings.Split(alternative, "&"), func(part string) bool {
+				part, negated := strings.CutPrefix(strings.TrimSpace(part), "!")
+				is := regexp.MustCompile("^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(strings.TrimSpace(part))) + "$")
+				return is.MatchString(text) == negated
+			})
+		}) {
+			fit = append(fit, value)
+		}
+	}
+	switch len(fit) {
+	case 1:
+		return o.holds(p, fit[0])
+	case 2:
+		return typedBool(o.shape.has(p))
+	}
 	return no
 }
 
@@ -564,7 +595,7 @@ func conditional(v any) bool {
 // exactName reports whether the element is chosen by one name.
 func exactName(m map[string]any) bool {
 	s, ok := m["(name)"].(string)
-	return ok && !strings.ContainsAny(s, "*?")
+	return ok && !strings.ContainsAny(s, "*?!|&")
 }
 
 func hasAdd(nodes []*node) bool {

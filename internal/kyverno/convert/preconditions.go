@@ -134,10 +134,10 @@ func (s *scope) parts(list []policy.Condition) (parts []expr, fails []bool) {
 	for _, each := range list {
 		before := 0
 		if s.fallible != nil {
-			before = *s.fallible
+			before = len(*s.fallible)
 		}
 		parts = append(parts, s.condition(each))
-		fails = append(fails, s.fallible != nil && *s.fallible > before)
+		fails = append(fails, s.fallible != nil && len(*s.fallible) > before)
 	}
 	return parts, fails
 }
@@ -224,7 +224,7 @@ func (s *scope) ordered(key, val operand, op string) expr {
 		}
 		if _, err := resource.ParseQuantity(text); err == nil {
 			if !key.quantity {
-				s.note(Differs, runsOtherwise, "Kyverno compares what it can read as durations, such as 10m, as such; the policy compares quantities")
+				s.note(Differs, decidesBy(key.at, isDuration), "Kyverno compares what it can read as durations, such as 10m, as such; the policy compares quantities")
 			}
 			k := key.expr
 			if key.Type == "untyped" && !key.quantity {
@@ -238,7 +238,7 @@ func (s *scope) ordered(key, val operand, op string) expr {
 		}
 	}
 	if key.Type == "string" && val.constant && val.Type == "int" {
-		s.note(Differs, runsOtherwise, "Kyverno also compares durations such as 1h, with seconds, and numbers such as 1e3; the policy whole numbers")
+		s.note(Differs, decidesBy(key.at, isSize), "Kyverno also compares durations such as 1h, with seconds, and numbers such as 1e3; the policy whole numbers")
 		return all(call(key.expr, "matches", "bool", str(`^-?[0-9]{1,18}$`)), relation(fn("int", "int", key.expr), sign, val.expr))
 	}
 	refuse("%s of what are not known to be numbers, quantities or durations", op)
@@ -257,7 +257,7 @@ func (s *scope) durations(key, val operand, op string) expr {
 	if _, err := time.ParseDuration(text); err != nil || !val.constant || key.Type != "string" {
 		refuse("%s of what are not known to be durations", op)
 	}
-	s.note(Differs, runsOtherwise, "Kyverno takes a number for seconds; the policy compares only durations such as 90s")
+	s.note(Differs, decidesBy(key.at, isNumber), "Kyverno takes a number for seconds; the policy compares only durations such as 90s")
 	k := key.expr
 	is := call(k, "matches", "bool", str(`^[-+]?([0-9]+(\.[0-9]*)?(ns|us|ms|s|m|h))+$`))
 	return all(is, relation(fn("duration", "", k), signs[op], fn("duration", "", str(text))))
@@ -271,6 +271,7 @@ type operand struct {
 	elem     string // the type of the elements of a list
 	quantity bool   // a quantity of the schema
 	sure     bool   // there is no default for it
+	at       string // its field, as show writes it; "" if it is not known
 }
 
 // operand translates a side of a condition.
@@ -283,7 +284,11 @@ func (s *scope) operand(v any) operand {
 				// What is missing equals no text but none.
 				return operand{expr: call(v.expr, "orValue", "string", str(""))}
 			}
-			return operand{expr: s.plain(v), elem: s.elemOf(v), quantity: s.quantity(v.path) || v.quantity, sure: v.path != nil || v.sure}
+			at := ""
+			if v.path != nil {
+				at = show(v.path.whole())
+			}
+			return operand{at: at, expr: s.plain(v), elem: s.elemOf(v), quantity: s.quantity(v.path) || v.quantity, sure: v.path != nil || v.sure}
 		}
 		return operand{expr: s.text(t)}
 	}
@@ -416,7 +421,7 @@ func (s *scope) equals(key, val operand, c policy.Condition) expr {
 	case key.Type == "list" && val.Type == "list" && val.constant && key.elem == "string":
 		return equal(key.expr, literal(val.value))
 	case key.Type == "string" && val.Type == "string" && !val.constant:
-		s.note(Differs, runsOtherwise, "Kyverno takes a value with * or ? for a pattern, and compares quantities and durations as such; the policy compares texts")
+		s.note(Differs, decidesBy(val.at, isRead), "Kyverno takes a value with * or ? for a pattern, and compares quantities and durations as such; the policy compares texts")
 		return equal(key.expr, val.expr)
 	case key.quantity && isText && isQuantity(str(text)):
 		return all(fn("isQuantity", "bool", key.expr), equal(call(fn("quantity", "", key.expr), "compareTo", "int", fn("quantity", "", str(text))), atom("0", "int")))
@@ -432,12 +437,12 @@ func (s *scope) equals(key, val operand, c policy.Condition) expr {
 		}
 		if !strings.ContainsAny(text, "*?") {
 			if why := comparesOtherwise(text); why != "" {
-				s.note(Differs, runsOtherwise, why+", so that another text may be equal; the policy compares texts")
+				s.note(Differs, decidesBy(key.at, isSize), why+", so that another text may be equal; the policy compares texts")
 			}
 			return equal(key.expr, val.expr)
 		}
 		if strings.IndexAny(text, "*?") == 0 {
-			s.note(Differs, runsOtherwise, fmt.Sprintf("Kyverno does not match a quantity such as 5 with %q", text))
+			s.note(Differs, decidesBy(key.at, isSize), fmt.Sprintf("Kyverno does not match a quantity such as 5 with %q", text))
 		}
 		return glob(key.expr, text)
 	case key.Type == val.Type && (key.Type == "int" || key.Type == "bool"):
@@ -499,10 +504,10 @@ func (s *scope) isIn(key, val operand, c policy.Condition) expr {
 		}
 		if strings.HasPrefix(val.Text, "params.") {
 			// People keep lists as JSON in a ConfigMap.
-			s.note(Differs, runsOtherwise, "Kyverno reads the value as a list in JSON, else as a pattern or a range such as 1-5; the policy looks for the text, or for it in quotes")
+			s.note(Differs, decidesBy("params.", isRead), "Kyverno reads the value as a list in JSON, else as a pattern or a range such as 1-5; the policy looks for the text, or for it in quotes")
 			return anyOf(equal(val.expr, key.expr), call(val.expr, "contains", "bool", sum(str("\""), key.expr, str("\""))))
 		}
-		s.note(Differs, runsOtherwise, "Kyverno takes a value with * or ? for a pattern, one such as 1-5 for a range, and reads JSON; the policy compares texts")
+		s.note(Differs, decidesBy(val.at, isRead), "Kyverno takes a value with * or ? for a pattern, one such as 1-5 for a range, and reads JSON; the policy compares texts")
 		return equal(key.expr, val.expr)
 	}
 	refuse("%s of %s and %s", c.Operator, key.Text, val.Text)

@@ -32,7 +32,7 @@ func (s *scope) truth(n jmespath.ASTNode) expr {
 		if v.path != nil {
 			// An empty object counts as false.
 			if s.notes != nil && !s.shape.neverEmpty(v.path.whole()) {
-				s.notes(Differs, anything, fmt.Sprintf("Kyverno takes an empty %s for a missing one", show(v.path.steps)))
+				s.notes(Differs, finds(show(v.path.whole()), isBlank), fmt.Sprintf("Kyverno takes an empty %s for a missing one", show(v.path.steps)))
 			}
 			return s.shape.has(*v.path)
 		}

@@ -29,10 +29,12 @@ type Request struct {
 	ConfigMaps map[string]map[string]string
 }
 
-// Result is what becomes of an object. Of Refused and Object one is set.
+// Result is what becomes of an object. Of Refused and Object one is set; Failed says that a rule
+// failed, and that the policy ignores it.
 type Result struct {
 	Object  map[string]any
 	Refused string
+	Failed  bool
 }
 
 // Policy is a policy that can be run. It is safe for concurrent use.
@@ -122,7 +124,7 @@ func (p *Policy) mutate(ctx context.Context, request *Request) Result {
 		if err != nil {
 			// With Ignore, one error undoes all rules of the policy.
 			if failurePolicy(p.policy.Rules) == "Ignore" {
-				return unchanged
+				return Result{Object: request.Object, Failed: true}
 			}
 			return Result{Refused: fmt.Sprintf("%s: %v", rule.Name, err)}
 		}

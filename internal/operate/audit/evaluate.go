@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/api"
@@ -177,7 +178,9 @@ func (a *Asking) judge(ctx context.Context, s, base *Set, of *Resource, item jso
 }
 
 func newResult(u *unstructured.Unstructured) *Result {
-	return &Result{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Owner: gitOpsOwner(u)}
+	return &Result{
+		APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Owner: GitOpsOwner(u), Controller: metav1.GetControllerOf(u),
+	}
 }
 
 // tell fills in what a decision makes of before, which was given as u.

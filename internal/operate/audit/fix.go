@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -26,6 +28,9 @@ const Manager = "mapd-audit"
 type Reference struct {
 	Resource        Resource
 	Namespace, Name string
+	// Template has the policies run on the Pod that a workload's template makes, as if it were
+	// created. What they make of the Pod is written into the template.
+	Template bool
 }
 
 // Fixer writes what policies make of objects, one object at a time.
@@ -39,6 +44,12 @@ type Fixer struct {
 	Writer
 	Set *Set
 	Asking
+	// Twice leaves an object alone if the policies change their own result again: each write
+	// would ask for another one.
+	Twice bool
+	// Leave returns why an object is left alone, "" if it is not. was is the object and want what
+	// the policies make of it. nil leaves none alone.
+	Leave func(r *Result, was, want *unstructured.Unstructured) string
 	// Confirm is asked with what is about to be written; nil is always yes.
 	Confirm func(*Result) (bool, error)
 	// Before is called before each write with how to put the object back. Its error ends the
@@ -108,7 +119,7 @@ func (f *Fixer) Fix(ctx context.Context, of Reference) (outcome Outcome, why str
 		if u.GetDeletionTimestamp() != nil {
 			return Gone, "it is being deleted", nil
 		}
-		d, err := f.Set.admit(ctx, &f.Asking, f.request(&of.Resource, u))
+		subject, want, d, err := f.evaluate(ctx, &of, u)
 		switch {
 		case ctx.Err() != nil:
 			return "", "", ctx.Err()
@@ -116,12 +127,12 @@ func (f *Fixer) Fix(ctx context.Context, of Reference) (outcome Outcome, why str
 			return Failed, err.Error(), nil
 		case d.Status != nil:
 			return Refused, d.Status.Message, nil
-		case !d.Changed, tree.Equal(u.Object, d.Object.Object):
+		case !d.Changed, tree.Equal(u.Object, want.Object):
 			return Done, "", nil
 		}
 		r := newResult(u)
-		f.Set.tell(r, d, u, u)
-		r.Replaces = replacement(u.Object, d.Object.Object)
+		f.Set.tell(r, d, subject, subject)
+		r.Replaces = replacement(u.Object, want.Object)
 		// A failure that failurePolicy ignores leaves the result of the other policies, which is
 		// not what all of them would make of it.
 		for _, a := range r.By {
@@ -129,7 +140,18 @@ func (f *Fixer) Fix(ctx context.Context, of Reference) (outcome Outcome, why str
 				return Failed, a.Policy + ": " + a.Error, nil
 			}
 		}
-		if why := f.leftOut(u.Object, d.Object.Object); why != "" {
+		if f.Leave != nil {
+			if why := f.Leave(r, u, want); why != "" {
+				return Declined, why, nil
+			}
+		}
+		if f.Twice {
+			_, again, d, err := f.evaluate(ctx, &of, want)
+			if err == nil && d.Status == nil && !tree.Equal(again.Object, want.Object) {
+				return Declined, unstable, nil
+			}
+		}
+		if why := f.leftOut(u.Object, want.Object); why != "" {
 			return LeftOut, why, nil
 		}
 		shown, _ := json.Marshal(r.Changes) // of JSON values
@@ -143,12 +165,45 @@ func (f *Fixer) Fix(ctx context.Context, of Reference) (outcome Outcome, why str
 			}
 			asked = string(shown)
 		}
-		outcome, why, again, err := f.write(ctx, client, of.Resource, u, d.Object)
+		outcome, why, again, err := f.write(ctx, client, of.Resource, u, want)
 		if !again {
 			return outcome, why, err
 		}
 	}
 	return Conflict, fmt.Sprintf("the object has changed %d times while it was evaluated", attempts), nil
+}
+
+// unstable says why Twice leaves an object alone.
+const unstable = "the policies change their own result again"
+
+// evaluate runs the policies on an object, or on the Pod of its template. subject is what they
+// ran on, and want the object as they make it.
+func (f *Fixer) evaluate(ctx context.Context, of *Reference, u *unstructured.Unstructured) (subject, want *unstructured.Unstructured, d *engine.Decision, err error) {
+	asking, resource, subject := f.Asking, &of.Resource, u
+	if of.Template {
+		if subject, err = podOf(u); err != nil {
+			return nil, nil, nil, err
+		}
+		asking.Operation, resource = admissionv1.Create, &podResource
+	}
+	if d, err = f.Set.admit(ctx, &asking, asking.request(resource, subject)); err != nil || d.Status != nil {
+		return subject, nil, d, err
+	}
+	if of.Template {
+		return subject, withTemplate(u, d.Object), d, nil
+	}
+	return subject, d.Object, d, nil
+}
+
+// ControllerOf returns the controller of an object, nil if it has none. found is false if the
+// object is gone, or cannot be read.
+func (c *Cluster) ControllerOf(ctx context.Context, of Reference) (controller *metav1.OwnerReference, found bool, err error) {
+	u, err := c.of(of.Resource, of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
+	outcome, _, err := failed(ctx, err)
+	if outcome != "" || err != nil {
+		return nil, false, err
+	}
+	return metav1.GetControllerOf(u), true, nil
 }
 
 // failed returns what an error of the API server means for an object; "" without one.

@@ -216,7 +216,7 @@ func TestUndoFile(t *testing.T) {
 	}
 	var want []*Undo
 	for i := range 3 {
-		u := &Undo{undoVersion, undoKind, "configmaps", true, map[string]any{"kind": "ConfigMap", "n": int64(i)}, map[string]any{"t": "---\n\u2028"}}
+		u := &Undo{APIVersion: undoVersion, Kind: undoKind, Resource: "configmaps", Namespaced: true, Before: map[string]any{"kind": "ConfigMap", "n": int64(i)}, After: map[string]any{"t": "---\n\u2028"}}
 		want = append(want, u)
 		if err := f.Add(u); err != nil {
 			t.Fatal(err)
@@ -231,15 +231,15 @@ func TestUndoFile(t *testing.T) {
 	}
 	text := must(os.ReadFile(file))
 	for cut := range text {
-		got, err := readUndo(bytes.NewReader(text[:cut]))
+		got, err := ReadUndo(bytes.NewReader(text[:cut]))
 		if err != nil || len(got) > 3 {
 			t.Fatalf("%d bytes: %v, %d documents", cut, err, len(got))
 		}
 	}
-	if _, err := readUndo(strings.NewReader("kind: ConfigMap\n---\n")); err == nil {
+	if _, err := ReadUndo(strings.NewReader("kind: ConfigMap\n---\n")); err == nil {
 		t.Error("anything is an undo file")
 	}
-	if _, err := readUndo(strings.NewReader(`{"kind": "ConfigMap"}` + "\n")); err == nil {
+	if _, err := ReadUndo(strings.NewReader(`{"kind": "ConfigMap"}` + "\n")); err == nil {
 		t.Error("any object is an undo")
 	}
 }

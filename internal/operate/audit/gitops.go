@@ -14,10 +14,10 @@ import (
 // maxOwners bounds how many owners Totals count one by one. Whoever may label an object can name one.
 const maxOwners = 1000
 
-// gitOpsOwner returns who applies an object from Git, such as "Argo CD Application shop", as its
+// GitOpsOwner returns who applies an object from Git, such as "Argo CD Application shop", as its
 // labels and annotations say; "" if nobody does. An Argo CD that tracks by the label
 // app.kubernetes.io/instance alone is not seen, since Helm sets that as well.
-func gitOpsOwner(u *unstructured.Unstructured) string {
+func GitOpsOwner(u *unstructured.Unstructured) string {
 	annotations, labels := u.GetAnnotations(), u.GetLabels()
 	// application:group/kind:namespace/name. Controllers copy annotations to what they create, so
 	// only an ID of this very object counts, as for Argo CD.

@@ -33,7 +33,7 @@ func TestGitOpsOwner(t *testing.T) {
 		u.SetName("web")
 		u.SetLabels(tt.labels)
 		u.SetAnnotations(tt.annotations)
-		if got := gitOpsOwner(u); got != tt.want {
+		if got := GitOpsOwner(u); got != tt.want {
 			t.Errorf("labels %v, annotations %v: %q, want %q", tt.labels, tt.annotations, got, tt.want)
 		}
 	}

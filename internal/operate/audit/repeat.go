@@ -29,6 +29,9 @@ type Repeater struct {
 	// Reports, if not nil, is called when an audit begins, and returns what makes reports of
 	// its results.
 	Reports func() Reports
+	// Existing, if not nil, takes the results of each audit, and brings objects in line until the
+	// next one begins.
+	Existing Existing
 	// Publish is called with the outcome of each audit, and with nil when Run returns.
 	Publish func(*Finished)
 	Log     *slog.Logger // nil: no log
@@ -39,6 +42,16 @@ type Reports interface {
 	Add(r *Result)
 	// Write stores them. said is what it did, for the ConfigMap, and has no values of objects.
 	Write(ctx context.Context, c *Cluster, f *Finished) (said string, err error)
+}
+
+// Existing brings objects in line with the policies, after an audit has found them.
+type Existing interface {
+	// Begin is called when an audit begins, Add with each of its results, and Fix when it has
+	// ended. Fix returns at the latest soon after until. End is called when Run returns.
+	Begin()
+	Add(r *Result)
+	Fix(ctx context.Context, until time.Time)
+	End()
 }
 
 // Finished is an audit that has ended.
@@ -64,6 +77,9 @@ const (
 // Run audits until ctx is done, and then ends at once. write stores the Data of an audit.
 func (r *Repeater) Run(ctx context.Context, write func(ctx context.Context, data map[string]string) error) {
 	defer r.Publish(nil)
+	if r.Existing != nil {
+		defer r.Existing.End()
+	}
 	log := r.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -102,6 +118,11 @@ func (r *Repeater) Run(ctx context.Context, write func(ctx context.Context, data
 		if err != nil && ctx.Err() == nil {
 			log.Error("the report of the audit is not written", "error", err)
 		}
+		if r.Existing != nil {
+			next := time.Now().Add(r.Every)
+			r.Existing.Fix(ctx, next)
+			wait = time.Until(next)
+		}
 	}
 }
 
@@ -117,13 +138,21 @@ func (r *Repeater) once(ctx context.Context) (f *Finished, publish func(context.
 		return nil, nil, err
 	}
 	o := Options{Cluster: c, Set: set, Asking: r.Asking, Background: true}
+	var each []func(*Result)
 	if r.Reports != nil {
 		reports := r.Reports()
-		o.Each = func(result *Result) error {
-			reports.Add(result)
-			return nil
-		}
+		each = append(each, reports.Add)
 		publish = func(ctx context.Context) (string, error) { return reports.Write(ctx, c, f) }
+	}
+	if r.Existing != nil {
+		r.Existing.Begin()
+		each = append(each, r.Existing.Add)
+	}
+	o.Each = func(result *Result) error {
+		for _, add := range each {
+			add(result)
+		}
+		return nil
 	}
 	report, err := Run(ctx, o)
 	if err != nil {

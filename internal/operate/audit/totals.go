@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/output/report"
@@ -53,6 +54,8 @@ type Result struct {
 	// Resource is that which was listed, and UID that of the object.
 	Resource Resource  `json:"-"`
 	UID      types.UID `json:"-"`
+	// Controller is the controller of the object; nil: it has none.
+	Controller *metav1.OwnerReference `json:"-"`
 }
 
 // Change is one field that differs.

@@ -30,6 +30,10 @@ type Undo struct {
 	Namespaced bool           `json:"namespaced"`
 	Before     map[string]any `json:"before"`
 	After      map[string]any `json:"after"`
+	// At is when it was written, in RFC 3339, and Stored says that the API server has answered
+	// that it was. A file has neither.
+	At     string `json:"at,omitempty"`
+	Stored bool   `json:"stored,omitempty"`
 }
 
 const (
@@ -38,7 +42,7 @@ const (
 )
 
 func newUndo(of Resource, before, after *unstructured.Unstructured) *Undo {
-	return &Undo{undoVersion, undoKind, of.GVR.Resource, of.Namespaced, before.Object, after.Object}
+	return &Undo{APIVersion: undoVersion, Kind: undoKind, Resource: of.GVR.Resource, Namespaced: of.Namespaced, Before: before.Object, After: after.Object}
 }
 
 // UndoFile is a file of Undo documents that does not exist before the first.
@@ -95,10 +99,10 @@ func (f *UndoFile) Close() (written bool, err error) {
 	return true, err
 }
 
-// readUndo reads an undo file. A last document that is not whole is left out: what it is
+// ReadUndo reads an undo file. A last document that is not whole is left out: what it is
 // about was not written. Of two documents with the same object before, one after the other,
 // the second says what the API server has stored.
-func readUndo(r io.Reader) (all []*Undo, err error) {
+func ReadUndo(r io.Reader) (all []*Undo, err error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
@@ -122,6 +126,8 @@ func readUndo(r io.Reader) (all []*Undo, err error) {
 		u.Namespaced, _ = o["namespaced"].(bool)
 		u.Before, _ = o["before"].(map[string]any)
 		u.After, _ = o["after"].(map[string]any)
+		u.At, _ = o["at"].(string)
+		u.Stored, _ = o["stored"].(bool)
 		if u.APIVersion != undoVersion || u.Kind != undoKind || u.Resource == "" || u.Before == nil || u.After == nil {
 			return nil, fmt.Errorf("line %d: want an object of kind %s of %s, which mapd audit --fix has written", i+1, undoKind, undoVersion)
 		}
@@ -160,6 +166,34 @@ func also(a, b string) string {
 	}
 	return a + "; " + b
 }
+
+// Changed returns the fields that the write changed, by their pointers, with the values that they
+// have since; nil is none.
+func (u *Undo) Changed() map[string]any {
+	return Changed(u.object(), &unstructured.Unstructured{Object: u.After})
+}
+
+// Changed returns the fields of two versions of an object that differ, by their pointers, with
+// the values that they have in now; nil is none. What is new or gone counts by its innermost
+// fields.
+func Changed(was, now *unstructured.Unstructured) map[string]any {
+	before, after := &unstructured.Unstructured{Object: stable(was)}, &unstructured.Unstructured{Object: stable(now)}
+	out := map[string]any{}
+	for _, pointer := range tree.Changed(before.Object, after.Object) {
+		for _, p := range leaves(pointer, before, after) {
+			for _, p := range leaves(p, after, before) {
+				out[p] = at(after, p)
+			}
+		}
+	}
+	return out
+}
+
+// ValueAt returns the value at a pointer of an object, nil if there is none.
+func ValueAt(u *unstructured.Unstructured, pointer string) any { return at(u, pointer) }
+
+// FieldName returns a pointer as results name fields.
+func FieldName(pointer string) string { return fieldName(pointer) }
 
 func (u *Undo) resource() Resource {
 	gvk := u.object().GroupVersionKind()
@@ -338,7 +372,7 @@ func ReadUndoFile(name string) ([]*Undo, error) {
 		return nil, err
 	}
 	defer f.Close()
-	all, err := readUndo(f)
+	all, err := ReadUndo(f)
 	if err == nil && len(all) == 0 {
 		err = errEmpty
 	}

@@ -47,6 +47,7 @@ func (x *examination) policies() {
 		}
 	}
 	x.lines = append(x.lines, notReady(states)...)
+	x.existing()
 
 	if o.policiesErr == nil && o.bindingsErr == nil {
 		var unbound, dangling []string
@@ -73,6 +74,35 @@ func (x *examination) policies() {
 		x.say(OK, policiesCheck, "none yet", "")
 	default:
 		x.say(OK, policiesCheck, fmt.Sprintf("%s and %s, all ready", words.Count(len(o.policies), "policy", "policies"), words.Count(len(o.bindings), "binding", "bindings")), "")
+	}
+}
+
+// existing says which bindings with mapd.dev/existing somebody has to see to.
+func (x *examination) existing() {
+	for _, b := range x.own.bindings {
+		value, ok := b.object.GetAnnotations()[api.ExistingAnnotation]
+		if !ok {
+			continue
+		}
+		check, found := "binding "+b.object.GetName(), false
+		conditions, _, _ := unstructured.NestedSlice(b.object.Object, "status", "conditions")
+		for _, c := range conditions {
+			c, _ := c.(map[string]any)
+			if c["type"] != "ExistingInLine" {
+				continue
+			}
+			found = true
+			message, _ := c["message"].(string)
+			switch c["reason"] {
+			case "NotAllowed":
+				x.say(Bad, check, "objects that exist are not written: "+message, "docs/operate/existing.md has the rights")
+			case "ChangedBack":
+				x.say(Warning, check, "objects that exist are not written any more: "+message, "see who else sets the field")
+			}
+		}
+		if !found {
+			x.say(Warning, check, fmt.Sprintf("%s is %q, and no audit has looked at objects that exist", api.ExistingAnnotation, value), "mapd serve needs --audit-interval; the first audit takes a while")
+		}
 	}
 }
 

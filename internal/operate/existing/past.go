@@ -1,0 +1,129 @@
+package existing
+
+import (
+	"hash/maphash"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mapd-project/mapd/internal/operate/audit"
+	"github.com/mapd-project/mapd/pkg/tree"
+)
+
+const (
+	// between is the least time between two changes of what has one owner.
+	between = time.Hour
+	// maxRemembered bounds the writes that are remembered, and maxFields the fields of each.
+	maxRemembered = 50_000
+	maxFields     = 64
+)
+
+// seed makes hashes that nobody can choose.
+var seed = maphash.MakeSeed()
+
+func hash(text string) uint64 { return maphash.String(seed, text) }
+
+// hashValue returns the hash of a value; nil, which is none, has one of its own.
+func hashValue(v any) uint64 {
+	if v == nil {
+		return 0
+	}
+	text, err := tree.AppendJSON(nil, v)
+	if err != nil {
+		return 0
+	}
+	return maphash.Bytes(seed, text)
+}
+
+// remembered is the last write of an object.
+type remembered struct {
+	at     time.Time
+	owner  uint64
+	fields map[uint64]uint64 // hash of the pointer → hash of the value; nil: it is not certain that it was written
+}
+
+// pastWrites knows what was written in the last days. It is made from the undo records when a
+// replica gets the Lease. It is bounded: of more writes than maxRemembered it forgets the first.
+type pastWrites struct {
+	writes map[types.UID]*remembered
+	order  []types.UID // the first write first; may have objects that were written again since
+	owners map[uint64]time.Time
+}
+
+func newPastWrites() *pastWrites {
+	return &pastWrites{writes: map[types.UID]*remembered{}, owners: map[uint64]time.Time{}}
+}
+
+// add notes a write.
+func (m *pastWrites) add(u *audit.Undo, at time.Time) {
+	before := &unstructured.Unstructured{Object: u.Before}
+	r := &remembered{at: at, owner: ownerOf(before)}
+	if u.Stored {
+		r.fields = map[uint64]uint64{}
+		for pointer, value := range u.Changed() {
+			if len(r.fields) == maxFields {
+				break
+			}
+			r.fields[hash(pointer)] = hashValue(value)
+		}
+	}
+	m.writes[before.GetUID()] = r
+	m.order = append(m.order, before.GetUID())
+	m.owners[r.owner] = at
+	m.prune(at)
+}
+
+// prune forgets what is too old or too much.
+func (m *pastWrites) prune(now time.Time) {
+	for len(m.order) > 0 {
+		r := m.writes[m.order[0]]
+		switch {
+		case r == nil:
+		case len(m.order) <= maxRemembered && now.Sub(r.at) < recordsKept:
+			return
+		case now.Sub(r.at) < between && len(m.order) <= 2*maxRemembered: // full says to wait
+			return
+		default:
+			delete(m.writes, m.order[0])
+			if m.owners[r.owner].Equal(r.at) {
+				delete(m.owners, r.owner)
+			}
+		}
+		m.order = m.order[1:]
+	}
+}
+
+// full reports whether nothing more can be remembered, because all of it is of the last hour.
+func (m *pastWrites) full(now time.Time) bool {
+	m.prune(now)
+	return len(m.order) >= maxRemembered
+}
+
+// recent reports whether something of the object's owner was changed within the last hour.
+func (m *pastWrites) recent(u *unstructured.Unstructured, now time.Time) bool {
+	at, ok := m.owners[ownerOf(u)]
+	return ok && now.Sub(at) < between
+}
+
+// forget has a field of an object be no sign of a fight any more, because somebody was told.
+func (m *pastWrites) forget(uid types.UID) {
+	if r := m.writes[uid]; r != nil {
+		r.fields = nil
+	}
+}
+
+// changedBack returns the fields that the policies want to change once more and that somebody has
+// changed since they were written; nil if there are none.
+func (m *pastWrites) changedBack(was, want *unstructured.Unstructured) (pointers []string) {
+	r := m.writes[was.GetUID()]
+	if r == nil {
+		return nil
+	}
+	for pointer := range audit.Changed(was, want) {
+		if wrote, ok := r.fields[hash(pointer)]; ok && wrote != hashValue(audit.ValueAt(was, pointer)) {
+			pointers = append(pointers, pointer)
+		}
+	}
+	return pointers
+}
