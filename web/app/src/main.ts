@@ -283,7 +283,7 @@ async function send() {
   } catch (err) {
     const message = (err as Error).message
     pass(message, "error")
-    panels.show(kept.turn?.pane === pane.id ? kept.old(number, [{message}]) : {number, pane: pane.id, state: question, answer: {errors: [{message}]}})
+    if (kept.turn?.pane === pane.id) panels.show(kept.old(number, [{message}]))
     settle(number, "failed")
     if (!(err instanceof EngineError)) throw err
   } finally {
