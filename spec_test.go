@@ -18,9 +18,9 @@ var specs = map[string]string{
 	"Kubewarden": "docs/spec/kubewarden.md",
 }
 
-// gatekeeperRooms are the folders in which a citation has to name its
+// gatekeeperFolders are the folders in which a citation has to name its
 // specification, because both Kubernetes' and Gatekeeper's could be meant.
-var gatekeeperRooms = []string{"pkg/legacy", "internal/author/migrate", "internal/gatekeeper/mutators", "internal/gatekeeper/nativepolicies", "internal/author/verify", "test/gatekeeper"}
+var gatekeeperFolders = []string{"pkg/legacy", "internal/author/migrate", "internal/gatekeeper/mutators", "internal/gatekeeper/nativepolicies", "internal/author/verify", "test/gatekeeper"}
 
 var (
 	// anchors of a specification: numbered headings, traps, gaps and vectors.
@@ -83,9 +83,9 @@ func TestCitations(t *testing.T) {
 			text = text[len(m[0]):]
 		}
 		text = joint.ReplaceAllString(text, " ")
-		inRoom := slices.ContainsFunc(gatekeeperRooms, func(room string) bool { return strings.HasPrefix(file, room+"/") })
+		inFolder := slices.ContainsFunc(gatekeeperFolders, func(folder string) bool { return strings.HasPrefix(file, folder+"/") })
 		for _, m := range citation.FindAllStringSubmatch(text, -1) {
-			if m[1] == "" && inRoom {
+			if m[1] == "" && inFolder {
 				t.Errorf("%s: %q: say which specification", file, m[0])
 			}
 			check(file, m[1], m[2])

@@ -281,7 +281,7 @@ func faults(err error) []Fault {
 		return allFaults(several.Errs)
 	}
 	var at *mapd.Error
-	var below *manifest.PositionError // which the rooms below return
+	var below *manifest.PositionError // which the packages below return
 	if errors.As(err, &below) {
 		at = (*mapd.Error)(below)
 	}

@@ -32,7 +32,7 @@ type bundleFlags struct {
 const bundleLong = `Collect what is needed to find out what is wrong with mapd in a cluster, in one
 archive: the report of mapd doctor; metrics, readiness and logs of the replicas, what
 they have counted of each policy, and which fields policies in shadow would change;
-policies and bindings with their status; mapd's webhook configurations, Deployment,
+policies, bindings and exceptions with their status; mapd's webhook configurations, Deployment,
 Pods, Service, Lease and events. manifest.json lists the files, what could not be
 had and why.
 
@@ -74,7 +74,7 @@ func newBundle(s streams) *cobra.Command {
 	f.replicas.add(fl)
 	fl.StringVar(&f.output, "output-file", "mapd-bundle.tar.gz", "file to write; - is standard output")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "the namespace that mapd runs in (default the one that its webhook configuration names)")
-	fl.BoolVar(&f.noPolicies, "no-policies", false, "leave the texts of policies and bindings out")
+	fl.BoolVar(&f.noPolicies, "no-policies", false, "leave the texts of policies, bindings and exceptions out")
 	return cmd
 }
 

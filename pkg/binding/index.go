@@ -91,10 +91,10 @@ type Index struct {
 	bindings []*Binding
 	entries  []entry // by policy name; only policies that are bound
 	pairs    []pair  // in the order in which they run
-	rooms    []*room
+	buckets  []*bucket
 
 	known    atomic.Pointer[map[key]*candidates]
-	learning sync.Mutex // also guards tables of rooms
+	learning sync.Mutex // also guards tables of buckets
 }
 
 // entry is one policy with its bindings, of which there is at least one.
@@ -139,17 +139,17 @@ type groupKey struct {
 	alone bool
 }
 
-// room holds the groups whose policies share one ruleset and whose bindings share
+// bucket holds the groups whose policies share one ruleset and whose bindings share
 // another.
-type room struct {
-	roomKey
+type bucket struct {
+	bucketKey
 	groups []*group
 	// tables[0] ignores the needs of namespaceSelectors, tables[1] includes them. Each
 	// is built when a request first needs it.
 	tables [2]*lookup.Table[*group]
 }
 
-type roomKey struct {
+type bucketKey struct {
 	policy, binding *ruleset
 	bound           bool // there is a ruleset of bindings
 }
@@ -207,14 +207,14 @@ func sorted[T any](list []T, name func(T) string) (_ []T, twice string) {
 	return list, ""
 }
 
-// group builds the pairs of all entries, their groups and the rooms of the groups.
+// group builds the pairs of all entries, their groups and the buckets of the groups.
 func (ix *Index) group() {
 	type numbered struct {
 		*group
 		pairs int
 	}
 	var groups []numbered
-	known, rooms := map[groupKey]int{}, map[roomKey]*room{}
+	known, buckets := map[groupKey]int{}, map[bucketKey]*bucket{}
 	of := make([]int, 0, len(ix.bindings)) // the group of each pair
 	ix.pairs = make([]pair, 0, len(ix.bindings))
 	add := func(k groupKey, e *entry, b *Binding) {
@@ -223,15 +223,15 @@ func (ix *Index) group() {
 			i = len(groups)
 			known[k] = i
 			groups = append(groups, numbered{group: newGroup(k)})
-			at := roomKey{policy: k.policy.rules}
+			at := bucketKey{policy: k.policy.rules}
 			if k.binding != nil {
 				at.binding, at.bound = k.binding.rules, true
 			}
-			r := rooms[at]
+			r := buckets[at]
 			if r == nil {
-				r = &room{roomKey: at}
-				rooms[at] = r
-				ix.rooms = append(ix.rooms, r)
+				r = &bucket{bucketKey: at}
+				buckets[at] = r
+				ix.buckets = append(ix.buckets, r)
 			}
 			r.groups = append(r.groups, groups[i].group)
 		}
@@ -313,9 +313,9 @@ func newGroup(k groupKey) *group {
 	return g
 }
 
-// table returns one of the room's tables and builds it first if necessary. The caller
+// table returns one of the bucket's tables and builds it first if necessary. The caller
 // must hold ix.learning.
-func (r *room) table(namespaces bool) *lookup.Table[*group] {
+func (r *bucket) table(namespaces bool) *lookup.Table[*group] {
 	i := 0
 	if namespaces {
 		i = 1
@@ -326,9 +326,9 @@ func (r *room) table(namespaces bool) *lookup.Table[*group] {
 	return r.tables[i]
 }
 
-// selectsNamespaces reports whether a policy or a binding of the room has a
+// selectsNamespaces reports whether a policy or a binding of the bucket has a
 // namespaceSelector.
-func (r *room) selectsNamespaces() bool {
+func (r *bucket) selectsNamespaces() bool {
 	return slices.ContainsFunc(r.groups, func(g *group) bool {
 		return g.policy.namespaces.Selector != nil || g.binding != nil && g.binding.namespaces.Selector != nil
 	})
@@ -446,7 +446,7 @@ func (ix *Index) learn(k key) *candidates {
 
 func (ix *Index) compute(k *key) *candidates {
 	c := &candidates{}
-	if !admissible(k, ix.src.Deletions) || len(ix.rooms) == 0 {
+	if !admissible(k, ix.src.Deletions) || len(ix.buckets) == 0 {
 		return c
 	}
 	var equivalents []Equivalent
@@ -464,8 +464,8 @@ func (ix *Index) compute(k *key) *candidates {
 	}
 	// For all other requests a namespaceSelector matches.
 	namespaces := k.namespaced || k.resource.Resource == "namespaces"
-	var met []*room
-	for _, r := range ix.rooms {
+	var met []*bucket
+	for _, r := range ix.buckets {
 		v := judge(r.policy)
 		if v == nil {
 			continue

@@ -110,7 +110,7 @@ func (ix *Index) meet(s *Selection, t *target, c *candidates) {
 		all = all || err != nil
 	}
 	if all {
-		for _, r := range ix.rooms {
+		for _, r := range ix.buckets {
 			for _, g := range r.groups {
 				s.ask(t, c, g)
 			}

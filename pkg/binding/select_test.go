@@ -389,7 +389,7 @@ func TestEqualSelectorsAreAskedOnce(t *testing.T) {
 							t.Fatalf("Select() = %v, want nil", describe(got))
 						}
 						groups := 0
-						for _, r := range ix.rooms {
+						for _, r := range ix.buckets {
 							groups += len(r.groups)
 						}
 						if groups != distinct {

@@ -2,48 +2,81 @@ package binding
 
 import (
 	"crypto/sha256"
-	"encoding/json"
-	"runtime"
-	"sync"
-	"weak"
+	"encoding/binary"
+	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// shared makes one value for all equal MatchResources, so that policies and bindings
-// that match alike have the same pointer. It holds a value for as long as something
-// else refers to it.
-type shared[T any] struct {
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]weak.Pointer[T]
+// podTemplateHash is the label of a Deployment's ReplicaSets and their Pods. Its value is
+// the last part of the ReplicaSet's name.
+const podTemplateHash = "pod-template-hash"
+
+// ShareKey returns what decides in which shares of bindings a request is: its namespace,
+// a slash, and the first of these names that there is:
+//
+//   - of the controller that owns the object; of a Deployment's ReplicaSet that owns a
+//     Pod, the Deployment's name;
+//   - its generateName, which it has before its name and keeps;
+//   - its name.
+//
+// The object is the request's own and not what policies made of it, so all of a request
+// has one key. Whatever decides by it has to go on doing so: it never changes.
+func ShareKey(req *policy.Request) string {
+	namespace := req.Namespace
+	if (req.Resource == schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}) {
+		namespace = "" // a request has the name of a Namespace here, too
+	}
+	return namespace + "/" + shareName(req)
 }
 
-// of returns the value that is made from m.
-func (s *shared[T]) of(m *admissionregistrationv1.MatchResources, make func() *T) *T {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return make()
+func shareName(req *policy.Request) string {
+	object := req.Object
+	if object == nil {
+		object = req.OldObject
 	}
-	sum := sha256.Sum256(text)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.known[sum].Value(); t != nil {
-		return t
+	if object == nil {
+		return req.Name
 	}
-	if s.known == nil {
-		s.known = map[[sha256.Size]byte]weak.Pointer[T]{}
+	meta, _ := object.Object["metadata"].(map[string]any)
+	owners, _ := meta["ownerReferences"].([]any)
+	for _, o := range owners {
+		owner, _ := o.(map[string]any)
+		if controller, _ := owner["controller"].(bool); !controller {
+			continue
+		}
+		name, _ := owner["name"].(string)
+		if owner["kind"] == "ReplicaSet" {
+			labels, _ := meta["labels"].(map[string]any)
+			if hash, _ := labels[podTemplateHash].(string); hash != "" {
+				name = strings.TrimSuffix(name, "-"+hash)
+			}
+		}
+		if name != "" {
+			return name
+		}
 	}
-	t := make()
-	s.known[sum] = weak.Make(t)
-	runtime.AddCleanup(t, s.drop, sum)
-	return t
+	for _, field := range [...]string{"generateName", "name"} {
+		if name, _ := meta[field].(string); name != "" {
+			return name
+		}
+	}
+	return req.Name
 }
 
-// drop removes a value that was collected, unless it was made again since.
-func (s *shared[T]) drop(sum [sha256.Size]byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known[sum].Value() == nil {
-		delete(s.known, sum)
+// ShareHash returns the hash of a ShareKey that [api.Share.Has] takes: the first eight
+// bytes of its SHA-256, as a big-endian number.
+func ShareHash(key string) uint64 {
+	sum := sha256.Sum256([]byte(key))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// shareHash returns that of the request, found out once.
+func (t *target) shareHash() uint64 {
+	if !t.hashed {
+		t.hashed, t.hash = true, ShareHash(ShareKey(t.req))
 	}
+	return t.hash
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -47,33 +46,6 @@ type Input struct {
 	Turn Turn
 }
 
-// The budgets of spec §6.7.
-const (
-	// MutationBudget is for one mutation expression with its variables.
-	MutationBudget = celconfig.RuntimeCELCostBudget
-	// ConditionBudget is for all match conditions of an invocation together.
-	ConditionBudget = celconfig.RuntimeCELCostBudgetMatchConditions
-)
-
-// Budget is what evaluations may still cost. When it is exceeded Remaining
-// becomes -1, and every further evaluation with this budget fails.
-type Budget struct {
-	Remaining int64
-}
-
-// charge takes a cost off the budget. No budget is no limit.
-func (b *Budget) charge(cost int64) error {
-	if b == nil {
-		return nil
-	}
-	if cost > b.Remaining {
-		b.Remaining = -1
-		return ErrBudget
-	}
-	b.Remaining -= cost
-	return nil
-}
-
 // Activation holds the values of one evaluation. A variable is computed when
 // it is first touched and then kept, also if it fails. Use a fresh one for
 // each mutation; all match conditions of an invocation share one. It must not
@@ -85,7 +57,7 @@ type Activation struct {
 	// touched lists the variables that are paid, in order.
 	memos   []memo
 	touched []int
-	room    quick.Room
+	frames  quick.Frames
 	traced  int // about the bytes of all Traces, see ForgetTraces
 }
 

@@ -172,24 +172,24 @@ func parse(ctx context.Context, env *celgo.Env, expr string) (parsed *celgo.Ast,
 	return parsed, nil
 }
 
-// room bounds what is compiled at one time, in nodes: one takes up to 3 KiB while it
+// compiled bounds what is compiled at one time, in nodes: one takes up to 3 KiB while it
 // is parsed.
-var room = semaphore.NewWeighted(maxNodes)
+var compiled = semaphore.NewWeighted(maxNodes)
 
 // fewNodes is up to how many nodes an expression is compiled without waiting.
 const fewNodes = 1024
 
-// takeRoom waits until there is room to compile an expression, and returns what gives
-// it back.
-func takeRoom(ctx context.Context, expr string) (giveBack func(), err error) {
+// acquireNodes waits until an expression may be compiled beside others, and returns what gives its
+// nodes back.
+func acquireNodes(ctx context.Context, expr string) (giveBack func(), err error) {
 	nodes := mostNodes(expr)
 	if nodes < fewNodes {
 		return func() {}, nil
 	}
-	if err := room.Acquire(ctx, nodes); err != nil {
+	if err := compiled.Acquire(ctx, nodes); err != nil {
 		return nil, syntax.Interrupted(ctx)
 	}
-	return func() { room.Release(nodes) }, nil
+	return func() { compiled.Release(nodes) }, nil
 }
 
 // mostNodes returns how many nodes an expression can have at most, or maxNodes.

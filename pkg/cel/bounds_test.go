@@ -197,10 +197,10 @@ func TestInterruptedCompile(t *testing.T) {
 		}
 		looks += looks / 8
 	}
-	if !room.TryAcquire(maxNodes) {
-		t.Fatal("room was not given back")
+	if !compiled.TryAcquire(maxNodes) {
+		t.Fatal("compiled was not given back")
 	}
-	room.Release(maxNodes)
+	compiled.Release(maxNodes)
 }
 
 // Every macro counts, and those that copy an operand are known: how much room an

@@ -94,7 +94,7 @@ func (s *Scope) TypeOf(expr string) (_ Type, err error) {
 			err = syntax.NewError(expr, "internal error")
 		}
 	}()
-	giveBack, err := takeRoom(s.compiling.ctx, expr)
+	giveBack, err := acquireNodes(s.compiling.ctx, expr)
 	if err != nil {
 		return Type{}, err
 	}

@@ -65,7 +65,7 @@ func askingOutside(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) r
 		return types.NewErr("externalData: %d keys, at most %d can be asked for at once", size, maxAskKeys)
 	}
 	a.use(int64(size) * slotBytes)
-	a.toil(int64(size))
+	a.chargeWork(int64(size))
 	a.unpaid = add(a.unpaid, askCost+int64(size)*askKeyCost)
 	keys := make([]string, 0, size)
 	for it := list.Iterator(); it.HasNext() == types.True; {

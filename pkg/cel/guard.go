@@ -148,7 +148,7 @@ func (a *Activation) turns(n int64) {
 		return
 	}
 	a.turned += n
-	a.toil(n * (4 + a.turned/64))
+	a.chargeWork(n * (4 + a.turned/64))
 }
 
 func (t *tick) Exec(frame *interpreter.ExecutionFrame) ref.Val {
@@ -188,7 +188,7 @@ type literal struct {
 func (l *literal) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	a := activationOf(frame)
 	a.use(l.parts * 2 * slotBytes)
-	a.toil(l.parts)
+	a.chargeWork(l.parts)
 	return l.InterpretableV2.Exec(frame)
 }
 

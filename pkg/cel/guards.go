@@ -162,7 +162,7 @@ func membership(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.
 		return activationOf(frame).watch(list).(traits.Lister).Contains(args[0])
 	default:
 		if work := sizeOfList(list) * int64(1+textSize(args[:1])/workBytes); work > lightText {
-			activationOf(frame).toil(work)
+			activationOf(frame).chargeWork(work)
 		}
 	}
 	return c.plain(args)
@@ -219,7 +219,7 @@ func replacing(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.V
 	size := int64(len(s)) + n*int64(len(by)-len(old))
 	a := activationOf(frame)
 	a.use(size)
-	a.toil((int64(len(s)) + size) / workBytes)
+	a.chargeWork((int64(len(s)) + size) / workBytes)
 	return c.plain(args)
 }
 
@@ -236,7 +236,7 @@ func splitting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.V
 		}
 		a := activationOf(frame)
 		a.use(n * slotBytes)
-		a.toil(n + int64(len(s)/workBytes))
+		a.chargeWork(n + int64(len(s)/workBytes))
 	}
 	return c.plain(args)
 }
@@ -270,7 +270,7 @@ func formatting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.
 	a := activationOf(frame)
 	digits, clauses := precisions(string(s))
 	a.use(int64(2*len(s)) + 2*digits)
-	a.toil(clauseWork*clauses + int64(len(s)/workBytes) + digits/workBytes)
+	a.chargeWork(clauseWork*clauses + int64(len(s)/workBytes) + digits/workBytes)
 	// What is nested is copied once a level; %x writes two digits for a byte.
 	args = []ref.Val{s, a.watchCopies(list, 4, 2*slotBytes)}
 	return c.plain(args)
@@ -391,7 +391,7 @@ func traversing(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.
 		activationOf(frame).exceed(uint64(t.cost))
 	}
 	if t.nodes > lightText {
-		activationOf(frame).toil(t.nodes)
+		activationOf(frame).chargeWork(t.nodes)
 	}
 	return c.plain(args)
 }
@@ -485,7 +485,7 @@ func ranging(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val
 		// Its cost is its length.
 		a.limit(1 + common.ListCreateBaseCost + uint64(n))
 		a.use(int64(n) * 3 * slotBytes / 2)
-		a.toil(int64(n) / 8)
+		a.chargeWork(int64(n) / 8)
 	}
 	return c.plain(args)
 }
@@ -532,4 +532,4 @@ func reckoning(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.V
 
 // reckon counts the work of reading quantities within quantity.Max, or of reckoning with
 // them.
-func (a *Activation) reckon() { a.toil(quantity.Max / 64) }
+func (a *Activation) reckon() { a.chargeWork(quantity.Max / 64) }

@@ -91,8 +91,8 @@ func (a *Activation) count(bytes int64) error {
 	return nil
 }
 
-// toil counts units of work, and ends the evaluation if its time is over.
-func (a *Activation) toil(units int64) {
+// chargeWork counts units of work, and ends the evaluation if its time is over.
+func (a *Activation) chargeWork(units int64) {
 	if a == nil {
 		return
 	}
@@ -104,7 +104,7 @@ func (a *Activation) toil(units int64) {
 }
 
 // read counts the work of going through bytes once.
-func (a *Activation) read(bytes int) { a.toil(int64(bytes / workBytes)) }
+func (a *Activation) read(bytes int) { a.chargeWork(int64(bytes / workBytes)) }
 
 // yield looks at the context and lets others work, once for each YieldEvery units.
 func (a *Activation) yield() error {

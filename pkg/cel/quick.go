@@ -64,7 +64,7 @@ func (p *Program) quickly(a *Activation) *quick.Result {
 		return nil
 	}
 	touched, spent := len(a.touched), a.spent
-	r, ok := p.quick.Run(a, &a.room)
+	r, ok := p.quick.Run(a, &a.frames)
 	switch p.want {
 	case Object:
 		ok = ok && a.weighs(r.Value)

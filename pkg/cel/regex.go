@@ -51,7 +51,7 @@ func (a *Activation) compile(text string) *pattern {
 		return p
 	}
 	a.use(p.instructions * instructionBytes)
-	a.toil(p.instructions)
+	a.chargeWork(p.instructions)
 	p.text = tree.String() // can be put into another, as an open \Q cannot
 	p.regex, p.err = regexp.Compile(text)
 	return p
@@ -108,7 +108,7 @@ func matching(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Va
 		work = times(work, int64(len(s))) // each search may go to the end
 	}
 	if work <= quick.MatchAtOnce {
-		a.toil(work / workBytes)
+		a.chargeWork(work / workBytes)
 		switch c.Function() {
 		case "matches":
 			return types.Bool(p.regex.MatchString(s))
@@ -183,7 +183,7 @@ func (r *runes) ReadRune() (rune, int, error) {
 	if r.rest == "" {
 		return 0, 0, io.EOF
 	}
-	r.a.toil(r.work)
+	r.a.chargeWork(r.work)
 	c, size := utf8.DecodeRuneInString(r.rest)
 	r.rest = r.rest[size:]
 	return c, size, nil

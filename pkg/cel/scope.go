@@ -181,7 +181,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 			err = failure
 		}
 	}()
-	giveBack, err := takeRoom(s.compiling.ctx, expr)
+	giveBack, err := acquireNodes(s.compiling.ctx, expr)
 	if err != nil {
 		return nil, nil, err
 	}

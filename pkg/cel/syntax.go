@@ -19,7 +19,7 @@ func (s *Scope) Syntax(expr string, want Want) (_ *syntax.Node, err error) {
 			err = syntax.NewError(expr, "internal error")
 		}
 	}()
-	giveBack, err := takeRoom(s.compiling.ctx, expr)
+	giveBack, err := acquireNodes(s.compiling.ctx, expr)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (p *Program) Fields() []syntax.Field {
 	}
 	scope := *p.scope
 	scope.compiling = alone()
-	giveBack, err := takeRoom(scope.compiling.ctx, p.expr)
+	giveBack, err := acquireNodes(scope.compiling.ctx, p.expr)
 	if err != nil {
 		return nil
 	}

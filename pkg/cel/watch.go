@@ -63,10 +63,10 @@ func (w *watcher) watch(v ref.Val) ref.Val {
 	case types.Bytes:
 		w.text(len(v))
 	case traits.Lister:
-		w.a.toil(1)
+		w.a.chargeWork(1)
 		return &watchedList{v, w}
 	case traits.Mapper:
-		w.a.toil(1)
+		w.a.chargeWork(1)
 		return &watchedMap{v, w}
 	case *types.Optional:
 		if v.HasValue() {
@@ -77,13 +77,13 @@ func (w *watcher) watch(v ref.Val) ref.Val {
 			return &mutation.JSONPatchVal{Op: v.Op, Path: v.Path, From: v.From, Val: w.watch(v.Val)}
 		}
 	default:
-		w.a.toil(1)
+		w.a.chargeWork(1)
 	}
 	return v
 }
 
 func (w *watcher) text(size int) {
-	w.a.toil(1 + int64(size/workBytes))
+	w.a.chargeWork(1 + int64(size/workBytes))
 	if w.copies != 0 {
 		w.a.use(w.copies * int64(size))
 	}

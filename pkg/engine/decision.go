@@ -56,7 +56,7 @@ type Record struct {
 	// order.
 	Shadows []Shadow
 
-	room unstructured.Unstructured // of Object, if it changed
+	content unstructured.Unstructured // of Object, if it changed
 }
 
 // Stage returns the Record of a stage, nil if the stage did not meet the request.

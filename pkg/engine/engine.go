@@ -151,8 +151,8 @@ func (d *decided) record(s *Stage, object *unstructured.Unstructured, result Res
 	d.Stages = append(d.Stages, Record{Stage: s, Object: object, Status: result.Status, Steps: result.Steps, Rounds: result.Rounds})
 	r := &d.Stages[len(d.Stages)-1]
 	if result.Object != nil && result.Status == nil {
-		r.room.Object = result.Object
-		r.Object, r.Changed = &r.room, true
+		r.content.Object = result.Object
+		r.Object, r.Changed = &r.content, true
 	}
 	return r
 }

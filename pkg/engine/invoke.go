@@ -149,7 +149,7 @@ func (a *Admission) mutate(name string, m policy.Mutation, in policy.Input, step
 	}
 	a.cost = 0
 	next, err := mutate(a.ctx, name, m, in)
-	step.Duration, step.Cost, step.Trace = a.lap(), a.cost, draft.TakeTrace()
+	step.Duration, step.Cost, step.Trace = a.stepTime(), a.cost, draft.TakeTrace()
 	if in.Remarks != nil {
 		a.note(step, name)
 	}
@@ -186,7 +186,7 @@ type spent struct {
 func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, mutates bool, took *spent) (proceed bool, _ *metav1.Status) {
 	r.cost = 0
 	match, err := matches(r.ctx, inv.Policy, in)
-	took.time, took.cost, took.trace = r.lap(), r.cost, in.Draft.TakeTrace()
+	took.time, took.cost, took.trace = r.stepTime(), r.cost, in.Draft.TakeTrace()
 	if err == nil && match.OK {
 		return true, nil
 	}

@@ -175,7 +175,7 @@ func (r *run) secondRound() *metav1.Status {
 // the request, or nil.
 func (r *run) round() *metav1.Status {
 	r.number++
-	r.lap()
+	r.stepTime()
 	if order := r.options.Order; order != nil && !r.modules && r.rule == nil {
 		r.selection.Invocations = order(r.selection.Invocations)
 	}
@@ -191,7 +191,7 @@ func (r *run) round() *metav1.Status {
 			switch inv := &selected[i]; {
 			case inv.Mode != api.Enforce:
 				if r.number == 1 {
-					r.aside(inv)
+					r.deferShadow(inv)
 				}
 			case r.failures[i].err != nil:
 			default:

@@ -106,13 +106,13 @@ type Set struct {
 	options SetOptions
 	passes  int // at most
 
-	known  sync.Map // kindKey → *candidates
-	learnt atomic.Int64
-	rooms  sync.Pool // of *setRoom
+	known   sync.Map // kindKey → *candidates
+	learnt  atomic.Int64
+	buffers sync.Pool // of *setBuffers
 }
 
-// setRoom has buffers for one run of a Set.
-type setRoom struct {
+// setBuffers has buffers for one run of a Set.
+type setBuffers struct {
 	awake []bool        // which members have to run again, by index; all false in the pool
 	list  []int         // of the candidates, those that may match; ascending
 	found []*matchGroup // the groups that addMatching found
@@ -146,7 +146,7 @@ const maxKnown = 4096
 // NewSet returns a Set, which keeps o's lists.
 func NewSet(o SetOptions) *Set {
 	s := &Set{options: o, passes: max(o.Bound, len(o.Members)) + 1}
-	s.rooms.New = func() any { return &setRoom{awake: make([]bool, len(o.Members))} }
+	s.buffers.New = func() any { return &setBuffers{awake: make([]bool, len(o.Members))} }
 	return s
 }
 

@@ -25,7 +25,7 @@ type setRun struct {
 	namespace       *unstructured.Unstructured
 	namespaceLabels labels.Set
 
-	*setRoom
+	*setBuffers
 	woken     bool // some of awake may be true
 	relabeled bool // the member that runs has changed the object's labels
 	asks      bool // the object may have a tree.Pending
@@ -43,7 +43,7 @@ type setRun struct {
 func (r *setRun) decide(namespace string) (result Result) {
 	object := r.Object
 	start := withNamespace(object, namespace)
-	r.setRoom = r.set.rooms.Get().(*setRoom)
+	r.setBuffers = r.set.buffers.Get().(*setBuffers)
 	defer r.leave()
 	if r.addMatching(start.Object); len(r.list) == 0 {
 		return Result{}
@@ -78,7 +78,7 @@ func (r *setRun) leave() {
 		clear(r.awake)
 	}
 	r.list = r.list[:0]
-	r.set.rooms.Put(r.setRoom)
+	r.set.buffers.Put(r.setBuffers)
 }
 
 // passes runs all passes and returns how many there were, one that failed
@@ -220,7 +220,7 @@ func (r *setRun) runMember(m int) error {
 	}
 	r.in.Params, r.in.Object, r.cost = member.Params, r.selected(), 0
 	match, err := matches(r.ctx, p, r.in)
-	conditions := spent{r.cost, r.lap(), r.draft.TakeTrace()}
+	conditions := spent{r.cost, r.stepTime(), r.draft.TakeTrace()}
 	if err != nil {
 		return r.refuse(m, r.stepOf(member), err)
 	}

@@ -70,8 +70,8 @@ type waiting struct {
 	textual     bool
 }
 
-// aside queues an invocation that is not enforced: it runs after the decision.
-func (r *run) aside(inv *binding.Invocation) {
+// deferShadow queues an invocation that is not enforced: it runs after the decision.
+func (r *run) deferShadow(inv *binding.Invocation) {
 	own := *inv // the next round uses the selection's memory
 	r.waiting = append(r.waiting, waiting{
 		stage: r.stage, object: r.draft.Keep(), grown: r.grown, asks: r.asks,
@@ -91,14 +91,14 @@ func (a *Admission) beside(d *decided, stages []Stage) *decided {
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Until(deadline)/2, errNoTime)
 	}
 	defer cancel()
-	account := a.Request.Memory.Aside()
+	account := a.Request.Memory.Shadow()
 	defer func() { a.Request.Memory.Join(account) }()
 	own, whole := new(Admission), false
 	for i := 0; i < len(a.waiting); i++ {
 		w := a.waiting[i]
 		if account.Refused() != nil {
 			a.Request.Memory.Join(account)
-			account = a.Request.Memory.Aside()
+			account = a.Request.Memory.Shadow()
 		}
 		own.Request, own.Object, own.run.state = a.Request.Beside(account), w.object, state{}
 		own.progress = progress{options: a.options, ctx: ctx, stage: w.stage, grown: w.grown, known: maps.Clone(a.known), asks: w.asks}
@@ -119,7 +119,7 @@ func (a *Admission) beside(d *decided, stages []Stage) *decided {
 		}
 	}
 	if whole {
-		// A Record may have a pointer to its own room, so it must stay where it is.
+		// A Record may have a pointer to its own content, so it must stay where it is.
 		d.Stages = slices.Clone(d.Stages)
 		at := func(r Record) int {
 			return slices.IndexFunc(stages, func(s Stage) bool { return s.Name == r.Stage.Name })

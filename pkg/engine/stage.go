@@ -163,8 +163,8 @@ func (a *Admission) enter(s *Stage, object *unstructured.Unstructured) {
 // startClock starts to measure the steps of a stage.
 func (a *Admission) startClock() { a.began, a.clock = time.Now(), 0 }
 
-// lap returns the time since the last lap, or since startClock.
-func (a *Admission) lap() time.Duration {
+// stepTime returns the time since its last call, or since startClock.
+func (a *Admission) stepTime() time.Duration {
 	now := time.Since(a.began)
 	d := now - a.clock
 	a.clock = now

@@ -1,7 +1,7 @@
 // Package mapd answers one question: what do these policies make of this
 // object?
 //
-// It is the front door for programs that have documents and want results, as
+// It is for programs that have documents and want results, as
 // the command `mapd eval` does. Load takes documents: policies, bindings,
 // Gatekeeper's mutators, parameters, Namespaces, CustomResourceDefinitions and
 // RBAC objects, mixed. Policies.Eval runs them on one object and returns a

@@ -18,8 +18,8 @@ type Account struct {
 	granted atomic.Int64 // no charge may go beyond it; ended after a refusal and Close
 	err     atomic.Pointer[Error]
 
-	// aside says that others come first, see Aside.
-	aside bool
+	// shadow says that others come first, see Shadow.
+	shadow bool
 
 	mu     sync.Mutex
 	held   int64 // taken from the budget
@@ -76,13 +76,13 @@ func (a *Account) grow() error {
 		return nil // somebody else made room
 	}
 	took, reason := a.take(want)
-	if reason == Busy && !a.aside && a.budget.collect() {
+	if reason == Busy && !a.shadow && a.budget.collect() {
 		took, reason = a.take(want)
 	}
 	switch {
 	case reason == "":
-	case a.aside:
-		return a.end(&Error{Reason: reason, Limit: a.budget.room(math.MaxInt64, true)})
+	case a.shadow:
+		return a.end(&Error{Reason: reason, Limit: a.budget.most(math.MaxInt64, true)})
 	default:
 		return a.end(a.budget.refuse(reason))
 	}
@@ -95,10 +95,10 @@ func (a *Account) grow() error {
 // parts. a.mu is held.
 func (a *Account) take(want int64) (took int64, _ Reason) {
 	took = max(want, step, a.held/4)
-	if a.budget.take(a.held, took, a.aside) == "" {
+	if a.budget.take(a.held, took, a.shadow) == "" {
 		return took, ""
 	}
-	return want, a.budget.take(a.held, want, a.aside)
+	return want, a.budget.take(a.held, want, a.shadow)
 }
 
 // end makes err the answer to all charges. a.mu is held.
@@ -126,28 +126,28 @@ func (a *Account) Close() {
 
 var errEnded = Error{Reason: Ended}
 
-// Aside returns an Account of the same Budget for work whose result a does not need. Its
+// Shadow returns an Account of the same Budget for work whose result a does not need. Its
 // refusals are its own and are not counted, and it leaves half of the Budget to others.
 // What it holds when it is joined to a is given back with a. It must be joined.
-func (a *Account) Aside() *Account {
+func (a *Account) Shadow() *Account {
 	if a == nil {
 		return nil
 	}
-	return &Account{budget: a.budget, aside: true}
+	return &Account{budget: a.budget, shadow: true}
 }
 
-// Join ends an Account that Aside returned. What it was charged for may be in use until
+// Join ends an Account that Shadow returned. What it was charged for may be in use until
 // a is closed; it does not count when a asks for more.
-func (a *Account) Join(aside *Account) {
+func (a *Account) Join(shadow *Account) {
 	if a == nil {
 		return
 	}
-	aside.mu.Lock()
-	held := aside.held
-	if aside.held = 0; aside.err.Load() == nil {
-		_ = aside.end(&errEnded)
+	shadow.mu.Lock()
+	held := shadow.held
+	if shadow.held = 0; shadow.err.Load() == nil {
+		_ = shadow.end(&errEnded)
 	}
-	aside.mu.Unlock()
+	shadow.mu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err.Load() == &errEnded {

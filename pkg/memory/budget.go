@@ -81,12 +81,12 @@ func (b *Budget) Refused(r Reason) int64 {
 // for themselves, so that a few large ones do not keep them out.
 const small = 1 << 20
 
-// room returns how far the use may grow for a request that has n bytes then, or for work
+// most returns how far the use may grow for a request that has n bytes then, or for work
 // beside one.
-func (b *Budget) room(n int64, aside bool) int64 {
+func (b *Budget) most(n int64, shadow bool) int64 {
 	limit := b.limit.Load()
 	switch {
-	case aside:
+	case shadow:
 		limit /= 2
 	case n > small:
 		limit -= limit / 8
@@ -95,14 +95,14 @@ func (b *Budget) room(n int64, aside bool) int64 {
 }
 
 // take takes n bytes for an Account that has granted, or returns why not.
-func (b *Budget) take(granted, n int64, aside bool) Reason {
-	if n > math.MaxInt64-granted || granted+n > b.room(granted+n, aside) {
+func (b *Budget) take(granted, n int64, shadow bool) Reason {
+	if n > math.MaxInt64-granted || granted+n > b.most(granted+n, shadow) {
 		return TooLarge
 	}
-	room := b.room(granted+n, aside)
+	most := b.most(granted+n, shadow)
 	for {
 		used := b.used.Load()
-		if n > room-used {
+		if n > most-used {
 			return Busy
 		}
 		if b.used.CompareAndSwap(used, used+n) {
@@ -117,7 +117,7 @@ func (b *Budget) take(granted, n int64, aside bool) Reason {
 func (b *Budget) refuse(reason Reason) *Error {
 	if reason == TooLarge {
 		b.tooLarge.Add(1)
-		return &Error{Reason: reason, Limit: b.room(math.MaxInt64, false)}
+		return &Error{Reason: reason, Limit: b.most(math.MaxInt64, false)}
 	}
 	b.busy.Add(1)
 	return &Error{Reason: reason}

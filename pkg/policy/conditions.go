@@ -34,12 +34,12 @@ func (p *Policy) Matches(ctx context.Context, in Input) (Match, error) {
 	}
 	in.Namespace = nil
 	_, in.Resource, _ = in.Request.client()
-	room := &in.draft().room
-	room.budget.Remaining = cel.ConditionBudget
+	buffers := &in.draft().buffers
+	buffers.budget.Remaining = cel.ConditionBudget
 	if in.Cost != nil {
-		defer func() { *in.Cost += spent(cel.ConditionBudget, &room.budget) }()
+		defer func() { *in.Cost += spent(cel.ConditionBudget, &buffers.budget) }()
 	}
-	activation := p.conditionScope.Rebind(&room.values, in.celInput(&room.vars), &room.budget)
+	activation := p.conditionScope.Rebind(&buffers.values, in.celInput(&buffers.vars), &buffers.budget)
 
 	match := Match{OK: true}
 	var errs []error

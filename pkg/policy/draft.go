@@ -14,10 +14,10 @@ import (
 type Draft struct {
 	draft.Draft
 
-	// room is for one evaluation at a time, and asked is the variable request of
+	// buffers is for one evaluation at a time, and asked is the variable request of
 	// the last one.
-	room  room
-	asked struct {
+	buffers buffers
+	asked   struct {
 		request  *Request
 		kind     schema.GroupVersionKind
 		resource schema.GroupVersionResource
@@ -32,7 +32,7 @@ type Trace = cel.Trace
 
 // TakeTrace returns what was evaluated since it was called last, nil if nothing was, or
 // if the Env does not observe.
-func (d *Draft) TakeTrace() *Trace { return d.room.values.TakeTrace() }
+func (d *Draft) TakeTrace() *Trace { return d.buffers.values.TakeTrace() }
 
 // NewDraft begins with obj, which is never modified.
 func NewDraft(obj *unstructured.Unstructured) *Draft {
@@ -45,8 +45,8 @@ func NewDraft(obj *unstructured.Unstructured) *Draft {
 // changes.
 func (d *Draft) Reset(obj *unstructured.Unstructured, changes int) {
 	d.Draft.Reset(obj, changes)
-	d.room = room{values: d.room.values}
-	d.room.values.ForgetTraces()
+	d.buffers = buffers{values: d.buffers.values}
+	d.buffers.values.ForgetTraces()
 	d.asked.request, d.asked.value, d.asked.by, d.asked.user = nil, nil, nil, nil
 }
 

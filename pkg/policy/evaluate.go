@@ -19,14 +19,14 @@ type expression struct {
 // evaluate runs the expression on its own budget and variables (spec §5, §6.7);
 // run is the method that gives the result the patch type wants.
 func evaluate[T any](ctx context.Context, e expression, in Input, run func(*cel.Program, context.Context, *cel.Activation) (T, error)) (T, error) {
-	room := &in.Draft.room
-	room.budget.Remaining = cel.MutationBudget
-	patch, err := run(e.program, ctx, e.scope.Rebind(&room.values, in.celInput(&room.vars), &room.budget))
+	buffers := &in.Draft.buffers
+	buffers.budget.Remaining = cel.MutationBudget
+	patch, err := run(e.program, ctx, e.scope.Rebind(&buffers.values, in.celInput(&buffers.vars), &buffers.budget))
 	if in.Cost != nil {
-		*in.Cost += spent(cel.MutationBudget, &room.budget)
+		*in.Cost += spent(cel.MutationBudget, &buffers.budget)
 	}
 	if err == nil && in.Grown != nil {
-		err = in.grow(room.values.ResultSize())
+		err = in.grow(buffers.values.ResultSize())
 	}
 	return patch, err
 }
@@ -50,8 +50,8 @@ func (in *Input) grow(bytes int64) error {
 	return nil
 }
 
-// room is what one evaluation needs.
-type room struct {
+// buffers is what one evaluation needs, and what the next one reuses.
+type buffers struct {
 	vars   cel.Input
 	values cel.Activation
 	budget cel.Budget

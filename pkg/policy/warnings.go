@@ -265,7 +265,7 @@ func (t *targets) faults(fields []syntax.Field, selective bool) (out []Warning) 
 			}
 		}
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, f := range fields {
 		path, ok := fieldPath(f)
 		if !ok {
@@ -295,10 +295,10 @@ func (t *targets) faults(fields []syntax.Field, selective bool) (out []Warning) 
 			if several && !everywhere && (selective || f.Conditional || fault.item) {
 				continue
 			}
-			if fault.item && told[fault.message] {
+			if fault.item && reported[fault.message] {
 				continue
 			}
-			told[fault.message] = true
+			reported[fault.message] = true
 			out = append(out, Warning{Rule: fault.rule, Line: f.Line, Column: f.Column, Kind: fault.kind, Message: fault.message, Written: fault.written, Near: fault.near})
 		}
 	}

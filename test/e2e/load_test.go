@@ -106,7 +106,7 @@ func loadPolicy(r loaded, i int) madePolicy {
 // request may fail or miss a mutation, and neither memory nor goroutines of a
 // replica may grow once it is warm.
 func TestLoad(t *testing.T) {
-	// Not parallel: tests that are run after all that are not.
+	t.Parallel() // other tests make it slower, which is no failure
 	profiles := map[*cluster.Replica]string{}
 	m := cluster.Installed(t, cluster.InstallOptions{Replicas: -1})
 	m.NeedProcesses(t)

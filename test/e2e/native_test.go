@@ -32,6 +32,43 @@ import (
 // Kubernetes' own group where the server runs policies, else into mapd's.
 func TestNative(t *testing.T) {
 	t.Parallel()
+	nativeServers(t, func(t *testing.T, c *cluster.Cluster, group string) {
+		// The results of the cases' objects, before mapd has to do anything.
+		var cases []*migrateCase
+		for _, known := range ownCases(t) {
+			known.stored = stored(t, c, known.want)
+			cases = append(cases, known)
+		}
+		g := newMovers(t, c, group)
+		for _, known := range cases {
+			t.Run(known.name, func(t *testing.T) { g.recorded(t, known) })
+		}
+		t.Run("changes", g.changes)
+		t.Run("what stays", g.stays)
+		t.Run("what others have", g.foreign)
+	})
+}
+
+// TestNativeOperated does to servers and replicas what administrators do while such policies
+// are in the place of mutators.
+func TestNativeOperated(t *testing.T) {
+	t.Parallel()
+	nativeServers(t, func(t *testing.T, c *cluster.Cluster, group string) {
+		g := newMovers(t, c, group)
+		t.Run("restarts", g.restarts)
+		t.Run("without rights", g.unseen)
+		if group == api.NativeGroup { // docs/operate/run.md is about such a server
+			t.Run("documented", g.documented)
+		}
+		t.Run("back", g.back)
+		t.Run("uninstalled", g.uninstalled)
+	})
+}
+
+// nativeServers runs a part of a test on each kind of server, which have the policies in a
+// group.
+func nativeServers(t *testing.T, run func(t *testing.T, c *cluster.Cluster, group string)) {
+	t.Helper()
 	var all []part
 	for i, tc := range []struct {
 		name    string
@@ -47,34 +84,19 @@ func TestNative(t *testing.T) {
 		if i > 0 && !inTurn(t, i-1, 2) {
 			continue // mapd does the same on both of these
 		}
-		all = append(all, part{tc.name, func(t *testing.T) {
-			overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "native")))
-			c := cluster.Start(t, tc.options)
-			// The results of the cases' objects, before mapd has to do anything.
-			var cases []*migrateCase
-			for _, known := range ownCases(t) {
-				known.stored = stored(t, c, known.want)
-				cases = append(cases, known)
-			}
-			g := &movers{&gatekeeperInstall{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: 2, Flags: []string{"--legacy=native"}})}, tc.group}
-			g.define(t)
-			g.Apply(t, things)
-			for _, known := range cases {
-				t.Run(known.name, func(t *testing.T) { g.recorded(t, known) })
-			}
-			t.Run("changes", g.changes)
-			t.Run("what stays", g.stays)
-			t.Run("what others have", g.foreign)
-			t.Run("restarts", g.restarts)
-			t.Run("without rights", g.unseen)
-			if tc.group == api.NativeGroup { // docs/operate/run.md is about such a server
-				t.Run("documented", g.documented)
-			}
-			t.Run("back", g.back)
-			t.Run("uninstalled", g.uninstalled)
-		}})
+		all = append(all, part{tc.name, func(t *testing.T) { run(t, cluster.Start(t, tc.options), tc.group) }})
 	}
 	together(t, all)
+}
+
+// newMovers installs mapd in a cluster, and the kinds of mutators and objects.
+func newMovers(t *testing.T, c *cluster.Cluster, group string) *movers {
+	t.Helper()
+	overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "native")))
+	g := &movers{&gatekeeperInstall{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: 2, Flags: []string{"--legacy=native"}})}, group}
+	g.define(t)
+	g.Apply(t, things)
+	return g
 }
 
 // movers is a cluster whose mutators are moved into policies of a group.

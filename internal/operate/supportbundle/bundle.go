@@ -42,7 +42,7 @@ type Options struct {
 	Kubernetes kubernetes.Interface
 	// Namespace and Name are those of mapd's Deployment, Service and Lease.
 	Namespace, Name string
-	// NoPolicies leaves the texts of policies and bindings out.
+	// NoPolicies leaves the texts of policies, bindings and exceptions out.
 	NoPolicies bool
 	// Version is the text about mapd and the machine that makes the bundle.
 	Version string
@@ -87,7 +87,7 @@ func Write(ctx context.Context, w io.Writer, o Options) (Manifest, error) {
 		"annotations but those of mapd.dev", "values of objects in samples", "lines of logs that mapd did not format",
 	}}
 	if o.NoPolicies {
-		b.LeftOut = append(b.LeftOut, "texts of policies and bindings, and matchConditions of webhooks (--no-policies)")
+		b.LeftOut = append(b.LeftOut, "texts of policies, bindings and exceptions, and matchConditions of webhooks (--no-policies)")
 	}
 	b.collect(ctx)
 	text, err := json.MarshalIndent(b.Manifest, "", "  ")

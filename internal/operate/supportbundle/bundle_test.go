@@ -109,6 +109,7 @@ func hostile(t *testing.T) (*fakeapi.Server, texts) {
 		"metadata": metadata("team"), "spec": object{"mutations": []any{object{"jsonPatch": object{"expression": "[the text]"}}}},
 		"status": object{"conditions": []any{object{"type": "Ready", "status": "True", "message": "about [the text]"}}},
 	})
+	s.Put(api.Exceptions, "shop", "legacy", object{"metadata": metadata("legacy"), "spec": object{"policies": []any{"team"}, "reason": "token=" + token}})
 	s.Put(resource(api.OwnGroup, "v1", api.BindingResource), "", "team", object{"metadata": metadata("team"), "spec": object{"policyName": "team"}})
 	return s, texts{next: s.Config().Transport, of: map[string]string{
 		"/version": `{"gitVersion": "v1.37.1"}`,
@@ -231,6 +232,7 @@ func TestNoSecrets(t *testing.T) {
 		"validatingwebhookconfiguration.yaml": {"fail.never.mapd.dev"},
 		"policies.yaml":                       {"[the text]", "mapd.dev/mode: shadow", "about"},
 		"bindings.yaml":                       {"policyName: team"},
+		"exceptions.yaml":                     {"- team"},
 		"events.yaml":                         {"reason: BackOff", "name: mapd-1"},
 		"mapd-1/metrics.txt":                  {"mapd_panics_total 0"},
 		"mapd-1/readyz.txt":                   {"[+] policies: ok"},

@@ -60,6 +60,7 @@ func (b *builder) collect(ctx context.Context) {
 		{"validatingwebhookconfiguration.yaml", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/" + webhookconfig.ValidationName, []string{"webhooks"}, nil},
 		{"policies.yaml", "/apis/" + api.OwnGroup + "/v1/" + api.PolicyResource, b.policyFields(), nil},
 		{"bindings.yaml", "/apis/" + api.OwnGroup + "/v1/" + api.BindingResource, b.policyFields(), nil},
+		{"exceptions.yaml", "/apis/" + api.ExceptionGroup + "/" + api.ExceptionVersion + "/" + api.ExceptionResource, b.policyFields(), nil},
 		{"events.yaml", "/api/v1/namespaces/" + b.Namespace + "/events", eventFields, []string{"limit", "500"}},
 		{"events-of-policies.yaml", "/api/v1/namespaces/default/events", eventFields, []string{"fieldSelector", "source=mapd", "limit", "500"}},
 	} {

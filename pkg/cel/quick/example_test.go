@@ -25,7 +25,7 @@ func Example() {
 	}
 	program := quick.Compile(checked.NativeRep(), quick.Options{Metered: true, Roots: map[string]quick.Root{"object": quick.Object}})
 
-	var room quick.Room
+	var room quick.Frames
 	result, ok := program.Run(host{"spec": map[string]any{"containers": []any{"a", "b"}}}, &room)
 	fmt.Println(result.Value, ok)
 	// A field that is missing would be an error, and errors are cel-go's.

@@ -140,7 +140,7 @@ func isObject(t *types.Type) bool {
 }
 
 // Result is what an evaluation returned. It is good until the next evaluation with the
-// same Room.
+// same Frames.
 type Result struct {
 	// Value is the result as data, a map[string]any for an Object, nil for a patch.
 	Value any
@@ -152,19 +152,19 @@ type Result struct {
 	Made int
 }
 
-// Room holds what evaluations reuse. The zero value is ready; it must not be used
+// Frames holds the frames that evaluations reuse. The zero value is ready; it must not be used
 // by two goroutines at once.
-type Room struct{ free *frame }
+type Frames struct{ free *frame }
 
 // Run evaluates p. It returns false if it declines: then cel-go has to evaluate the
 // expression from the beginning, and whatever the host noted meanwhile does not
 // count, but for the bytes that were made.
-func (p *Program) Run(h Host, room *Room) (*Result, bool) {
-	f := room.free
+func (p *Program) Run(h Host, frames *Frames) (*Result, bool) {
+	f := frames.free
 	if f == nil {
 		f = &frame{}
 	} else {
-		room.free = f.next
+		frames.free = f.next
 	}
 	f.host, f.left, f.weight, f.copied = h, YieldEvery, MaxResult, 0
 	f.limit, f.metered = p.limit, p.limit != math.MaxInt64
@@ -175,7 +175,7 @@ func (p *Program) Run(h Host, room *Room) (*Result, bool) {
 	}
 	v, ok := p.root(f)
 	f.Value = v
-	f.next, room.free = room.free, f
+	f.next, frames.free = frames.free, f
 	ok = ok && f.Cost <= f.limit
 	if !f.metered {
 		f.Cost = 0
@@ -205,7 +205,7 @@ type frame struct {
 	copied  int
 	limit   int64 // of Cost
 	metered bool
-	next    *frame // in a Room
+	next    *frame // in a Frames
 }
 
 // turn counts one turn of a loop and reports whether to go on.
