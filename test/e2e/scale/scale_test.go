@@ -91,7 +91,10 @@ func TestScale(t *testing.T) {
 	defer finish()
 	// A part that waits for ever must not take what was measured with it.
 	watchdog := time.AfterFunc(*duration+time.Minute, func() {
-		w.note("it took a minute longer than it may, and was ended")
+		w.note("it took a minute longer than it may, and was ended: the last check is missing")
+		if w.expect != nil {
+			w.expect.report(t, w)
+		}
 		finish()
 		os.Exit(1)
 	})
