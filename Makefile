@@ -104,13 +104,14 @@ nightly: ## what takes long and finds little: all of the corpus on real servers,
 	@$(MAKE) --no-print-directory e2e-versions
 
 # The time limit is for all of it: building the servers, which is done once and
-# takes minutes, is before. Tests wait for servers more than they compute. Without
+# takes minutes, is before. How many tests run at once is in test/e2e/main_test.go; of
+# packages one does, because two processes may take the same port for free. Without
 # a list of packages the Go command shows what a test program prints at its end.
 e2e: export MAPD_E2E_KUBECONFIG = $(if $(findstring command line,$(origin KUBECONFIG)),$(abspath $(KUBECONFIG)))
 e2e: ## against real servers, or the cluster of KUBECONFIG=FILE: the same cases natively and through mapd, faults, load
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/servers/build.sh >/dev/null
 	@test -n "$$MAPD_E2E_KUBECONFIG" || test/e2e/helm/build.sh >/dev/null
-	$(GO) -C test/e2e test -tags e2e -count 1 -p 1 -parallel 3 -timeout 1h $(if $(MAPD_E2E_KUBECONFIG),,./...)
+	$(GO) -C test/e2e test -tags e2e -count 1 -p 1 -timeout 1h $(if $(MAPD_E2E_KUBECONFIG),,./...)
 
 FROM ?= 80a51557
 

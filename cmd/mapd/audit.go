@@ -123,11 +123,7 @@ func newAudit(s streams) *cobra.Command {
   mapd audit --fix --select policy=team,namespace=shop`,
 		Args: noArguments("-p"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
-			ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			return runAudit(ctx, s, &f)
 		},

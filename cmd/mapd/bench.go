@@ -122,9 +122,6 @@ func (f *benchFlags) check() error {
 }
 
 func runBench(ctx context.Context, s streams, f *benchFlags) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if err := f.check(); err != nil {
 		return err
 	}

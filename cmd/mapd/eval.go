@@ -327,9 +327,6 @@ func (f *evalFlags) check() error {
 }
 
 func eval(ctx context.Context, s streams, f *evalFlags) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if err := f.check(); err != nil {
 		return err
 	}

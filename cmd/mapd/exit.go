@@ -105,9 +105,6 @@ func noAnswer(err error) bool {
 // interruptible ends with a signal or after a while; a second signal is not
 // caught.
 func interruptible(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	ctx, cancel := context.WithTimeout(ctx, timeout)

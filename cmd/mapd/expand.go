@@ -62,7 +62,7 @@ func newExpand(s streams) *cobra.Command {
   mapd expand --rewrite policy.yaml | kubectl apply -f -`,
 		Args: noArguments("-p and -f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmp.Or[context.Context](cmd.Context(), context.Background())
+			ctx := cmd.Context()
 			if policies != "" {
 				return runRewrite(ctx, s, &f, policies, outputFile)
 			}

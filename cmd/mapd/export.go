@@ -99,9 +99,6 @@ func (f *exportFlags) run(ctx context.Context, s streams, names []string) error 
 	case len(f.objects) > 0 && !f.verify:
 		return usagef("export: -f: objects are for the comparison, which --verify=false leaves out")
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, stop := interruptible(ctx, 1<<62)
 	defer stop()
 	docs, err := f.documents(ctx, s)

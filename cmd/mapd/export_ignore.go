@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +61,7 @@ func newExportIgnore(s streams) *cobra.Command {
   mapd export ignore --for flux --app HelmRelease/web -p policies/ -f rendered.yaml`,
 		Args: noArguments("-p and -f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmp.Or[context.Context](cmd.Context(), context.Background()), s)
+			return f.run(cmd.Context(), s)
 		},
 	}
 	fl := cmd.Flags()

@@ -59,9 +59,6 @@ func newFmt(s streams) *cobra.Command {
 }
 
 func (f *fmtFlags) run(ctx context.Context, s streams, paths []string) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if len(paths) == 0 {
 		return usagef("fmt: no files; name files or directories")
 	}

@@ -66,7 +66,7 @@ func newKRM(s streams) *cobra.Command {
   kpt fn eval manifests/ --exec "mapd krm -p policies/ -n shop"`,
 		Args: noArguments("-p"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.krm(cmp.Or[context.Context](cmd.Context(), context.Background()), s)
+			return f.krm(cmd.Context(), s)
 		},
 	}
 	f.add(cmd)

@@ -86,9 +86,6 @@ func newLint(s streams) *cobra.Command {
 }
 
 func (f *lintFlags) run(ctx context.Context, s streams, paths []string) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if f.list {
 		for _, r := range lint.Rules() {
 			fmt.Fprintf(s.out, "%-20s %-8s %s\n", r.Name, r.Severity, strings.ReplaceAll(r.Summary, "`", ""))

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -37,9 +36,6 @@ func newLSP(s streams) *cobra.Command {
 				return err
 			}
 			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
 			err = lsp.Serve(ctx, s.in, s.out, lsp.Options{Version: version(), Log: s.err, Lint: opts})
 			switch {
 			case errors.Is(err, lsp.ErrNoShutdown):

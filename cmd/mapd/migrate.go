@@ -237,9 +237,6 @@ func runMigrate(ctx context.Context, s streams, f *migrateFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if f.live {

@@ -126,9 +126,6 @@ func runMigrateKyverno(ctx context.Context, s streams, f *kyvernoFlags, paths []
 	if err := f.checkVerify(); err != nil {
 		return err
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	source := strings.Join(paths, ", ")
 	read := func() (*kyverno.Input, error) { return f.read(s, paths) }
 	if f.fromCluster {

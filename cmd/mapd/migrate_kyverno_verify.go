@@ -41,9 +41,6 @@ func (f *kyvernoFlags) checkVerify() error {
 
 // verifyKyverno writes the policies, if they have a directory, and compares both sides.
 func verifyKyverno(ctx context.Context, s streams, f *kyvernoFlags, in *kyverno.Input, a *kyverno.Assessment) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if f.directory != manifest.Stdin {

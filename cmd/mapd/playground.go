@@ -65,11 +65,7 @@ func newPlayground(s streams) *cobra.Command {
   mapd playground policy.yaml pod.yaml
   mapd playground --no-open --port 8000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
-			ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, stop) // the second signal is not caught
 			return f.run(ctx, s, args, cmd.Flags().Changed("port"))

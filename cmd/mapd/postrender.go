@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -40,7 +39,7 @@ func newPostRender(s streams) *cobra.Command {
   mapd post-render -p policies/ -k overlays/prod > rendered.yaml`,
 		Args: noArguments("-p"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.postRender(cmp.Or[context.Context](cmd.Context(), context.Background()), s)
+			return f.postRender(cmd.Context(), s)
 		},
 	}
 	f.add(cmd)

@@ -53,9 +53,6 @@ func newSend(s streams) *cobra.Command {
 		Args:    noArguments("-f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
 			return send(ctx, s, &f)
 		},
 	}

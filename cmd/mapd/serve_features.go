@@ -26,9 +26,6 @@ import (
 // request meets it. outside asks providers of external data, and may be nil. expander returns nil while workloads are not expanded.
 func (f *serveFlags) features(ctx context.Context, c *connection, metrics *metrics.Metrics, outside *externaldata.Client, log *slog.Logger) (list []feature.Feature, expander func() *expansion.Expander, err error) {
 	expander = func() *expansion.Expander { return nil }
-	list = append(list, exceptions.New(exceptions.Options{
-		Rules: api.ExceptionRules{Own: c.namespace, Endless: f.endless}, Metrics: metrics, Own: c.user,
-	}))
 	if f.legacy != legacyOff {
 		native, err := f.native(ctx, c)
 		if err != nil {
@@ -43,6 +40,13 @@ func (f *serveFlags) features(ctx context.Context, c *connection, metrics *metri
 		}
 		list = append(list, modulepolicies.New(modulepolicies.Options{Mode: mode, Loader: loader}))
 	}
+	excepting := exceptions.Options{Rules: api.ExceptionRules{Own: c.namespace, Endless: f.endless}, Metrics: metrics, Own: c.user}
+	for _, of := range list {
+		if named, ok := of.(feature.Named); ok {
+			excepting.Others = append(excepting.Others, named)
+		}
+	}
+	list = append(list, exceptions.New(excepting)) // after those whose names it asks for
 	if outside != nil {
 		list = append(list, providers.New(outside.Set))
 	}

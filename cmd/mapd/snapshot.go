@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,7 @@ func newSnapshot(s streams) *cobra.Command {
   mapd post-render -p policies/ -p cluster.yaml -k overlays/prod -n shop`,
 		Args: noArguments("-p"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmp.Or[context.Context](cmd.Context(), context.Background()), s)
+			return f.run(cmd.Context(), s)
 		},
 	}
 	fl := cmd.Flags()

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/mapd-project/mapd/internal/cluster/metrics"
 	"github.com/mapd-project/mapd/internal/workloads/expansion"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/apiserver/validating"
 	"github.com/mapd-project/mapd/internal/document/manifest"

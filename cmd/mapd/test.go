@@ -74,9 +74,6 @@ func newTest(s streams) *cobra.Command {
   mapd test policies/mapd-test.yaml --run 'docker hub' -v`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
 			return test(ctx, s, &f, args)
 		},
 	}

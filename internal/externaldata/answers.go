@@ -66,13 +66,13 @@ func ReadAnswers(file string, data []byte) (*Answers, error) {
 		return fail("expected a map of providers to keys to answers")
 	}
 	a := &Answers{file: file, of: map[string]map[string]recorded{}}
-	for _, provider := range sortedKeys(providers) {
+	for _, provider := range slices.Sorted(maps.Keys(providers)) {
 		var keys map[string]json.RawMessage
 		if err := json.Unmarshal(providers[provider], &keys); err != nil {
 			return fail("provider %s: expected a map of keys to answers", provider)
 		}
 		answers := make(map[string]recorded, len(keys))
-		for _, key := range sortedKeys(keys) {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			var r recorded
 			if err := json.Unmarshal(keys[key], &r); err != nil {
 				return fail("provider %s: key %q: %w", provider, key, err)
@@ -102,7 +102,7 @@ func (a *Answers) Values() map[string]map[string]string {
 func (a *Answers) Keys() map[string][]string {
 	out := map[string][]string{}
 	for provider, keys := range a.of {
-		out[provider] = sortedKeys(keys)
+		out[provider] = slices.Sorted(maps.Keys(keys))
 	}
 	return out
 }
@@ -226,8 +226,4 @@ func (r *Recorder) File() ([]byte, error) {
 	}
 	add(r.of)
 	return yaml.Marshal(all)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	return slices.Sorted(maps.Keys(m))
 }

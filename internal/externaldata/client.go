@@ -3,6 +3,8 @@ package externaldata
 import (
 	"context"
 	"crypto/tls"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,7 +97,7 @@ func (c *Client) Set(providers []*legacy.Provider, refused int) {
 	}
 	c.endpoints = next
 	if c.options.Metrics != nil {
-		c.options.Metrics.ProvidersPublished(sortedKeys(next), refused)
+		c.options.Metrics.ProvidersPublished(slices.Sorted(maps.Keys(next)), refused)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -17,12 +18,22 @@ const longException = 366 * 24 * time.Hour
 
 // exceptions finds PolicyExceptions that do nothing, or more than their author may mean.
 func exceptions(p *pass) {
-	policies, bindings := map[string]*manifest.Document{}, map[string]bool{}
+	native, known := map[string]bool{}, binding.Known{}
+	add := func(o *unstructured.Unstructured) {
+		known.Add(o.GroupVersionKind(), o.GetNamespace(), o.GetName())
+	}
 	for _, s := range p.set.policies {
-		policies[s.doc.Object.GetName()] = s.doc
+		add(s.doc.Object)
+		native[s.doc.Object.GetName()] = group(s.doc) == api.NativeGroup
 	}
 	for _, b := range p.set.bindings {
-		bindings[b.doc.Object.GetName()] = true
+		add(b.doc.Object)
+	}
+	for _, m := range p.set.mutators {
+		add(m.Object)
+	}
+	for _, o := range p.set.others { // Kubewarden's policies are among them
+		add(o)
 	}
 	now := time.Now()
 	for _, d := range p.set.exceptions {
@@ -46,14 +57,14 @@ func exceptions(p *pass) {
 		}
 		for i, name := range spec.Policies {
 			at := fmt.Sprintf("spec.policies[%d]", i)
-			if of := policies[name]; of == nil {
+			if !known.Policy(x, name) {
 				p.field(d, at, "there is no policy %s", name)
-			} else if group(of) == api.NativeGroup {
+			} else if native[name] {
 				p.field(d, at, "policy %s is of %s: an API server reads no exceptions; only mapd does, in the group %s", name, api.NativeGroup, api.OwnGroup)
 			}
 		}
 		for i, name := range spec.Bindings {
-			if !bindings[name] {
+			if !known.Binding(name) {
 				p.field(d, fmt.Sprintf("spec.bindings[%d]", i), "there is no binding %s", name)
 			}
 		}
@@ -90,10 +101,7 @@ func narrow(m *admissionregistrationv1.MatchResources) bool {
 	if m == nil {
 		return false
 	}
-	if s := m.ObjectSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-		return true
-	}
-	if s := m.NamespaceSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+	if !api.SelectsAll(m.ObjectSelector) || !api.SelectsAll(m.NamespaceSelector) {
 		return true
 	}
 	return len(m.ResourceRules) > 0 && !slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {

@@ -405,11 +405,9 @@ func selectors(p *pass) {
 // contradiction returns a key of which a selector wants what no label is, empty if there
 // is none.
 func contradiction(s *metav1.LabelSelector) string {
+	all := api.Requirements(s)
 	var keys []string
-	for k := range s.MatchLabels {
-		keys = append(keys, k)
-	}
-	for _, r := range s.MatchExpressions {
+	for _, r := range all {
 		keys = append(keys, r.Key)
 	}
 	slices.Sort(keys)
@@ -423,11 +421,8 @@ func contradiction(s *metav1.LabelSelector) string {
 			allowed = slices.DeleteFunc(allowed, func(v string) bool { return !slices.Contains(values, v) })
 			present = true
 		}
-		if v, ok := s.MatchLabels[key]; ok {
-			only([]string{v})
-		}
 		var not []string
-		for _, r := range s.MatchExpressions {
+		for _, r := range all {
 			if r.Key != key {
 				continue
 			}
@@ -509,7 +504,7 @@ func coversPods(r admissionregistrationv1.NamedRuleWithOperations) bool {
 
 // selectsSystem says that a match lets in ordinary Pods of kube-system.
 func selectsSystem(m *admissionregistrationv1.MatchResources) bool {
-	if m.ObjectSelector != nil && len(m.ObjectSelector.MatchLabels)+len(m.ObjectSelector.MatchExpressions) > 0 {
+	if !api.SelectsAll(m.ObjectSelector) {
 		return false
 	}
 	if m.NamespaceSelector == nil {
@@ -694,10 +689,8 @@ func narrowed(s *subject) bool {
 		if m == nil {
 			return false
 		}
-		for _, sel := range []*metav1.LabelSelector{m.NamespaceSelector, m.ObjectSelector} {
-			if sel != nil && len(sel.MatchLabels)+len(sel.MatchExpressions) > 0 {
-				return true
-			}
+		if !api.SelectsAll(m.NamespaceSelector) || !api.SelectsAll(m.ObjectSelector) {
+			return true
 		}
 		return slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool { return len(r.ResourceNames) > 0 })
 	}
@@ -716,11 +709,7 @@ func constantCondition(p *pass) {
 	for _, k := range p.subject.kinds {
 		kinds = append(kinds, k.Kind)
 	}
-	var operations []string
-	for o := range p.subject.operations {
-		operations = append(operations, o)
-	}
-	slices.Sort(operations)
+	operations := slices.Sorted(maps.Keys(p.subject.operations))
 	for _, e := range p.subject.exprs {
 		if e.part == api.MatchConditions && e.root.Kind == syntax.Literal {
 			if v, ok := e.root.Value.(bool); ok {

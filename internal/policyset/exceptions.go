@@ -1,6 +1,7 @@
 package policyset
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,12 +67,18 @@ func (exceptionDocuments) build(b *builder, docs []*manifest.Document, opts *Opt
 	if len(docs) == 0 {
 		return
 	}
-	policies, bindings := map[string]bool{}, map[string]bool{}
-	for _, d := range b.policies {
-		policies[d.Object.GetName()] = true
+	var known binding.Known
+	for _, d := range slices.Concat(b.policies, b.bindings, b.others) { // others: features that are off
+		known.Add(d.Object.GroupVersionKind(), "", d.Object.GetName())
 	}
-	for _, d := range b.bindings {
-		bindings[d.Object.GetName()] = true
+	for i, f := range features {
+		for _, d := range b.of[i] {
+			gvk, namespace := d.Object.GroupVersionKind(), ""
+			if f.namespaced(gvk) {
+				namespace = cmp.Or(d.Object.GetNamespace(), b.namespace)
+			}
+			known.Add(gvk, namespace, d.Object.GetName())
+		}
 	}
 	result := make([]Exception, 0, len(docs))
 	for _, d := range docs {
@@ -94,16 +101,10 @@ func (exceptionDocuments) build(b *builder, docs []*manifest.Document, opts *Opt
 		if obj.UID != "" { // it comes from a cluster
 			x.Unapplied = unapplied(obj)
 		}
+		x.Unknown, _ = known.Unknown(program)
 		for _, name := range obj.Spec.Policies {
-			if !policies[name] {
-				x.Unknown = append(x.Unknown, "policy "+name)
-			} else if b.snapshot.Native[name] {
+			if b.snapshot.Native[name] {
 				x.Native = append(x.Native, name)
-			}
-		}
-		for _, name := range obj.Spec.Bindings {
-			if !bindings[name] {
-				x.Unknown = append(x.Unknown, "binding "+name)
 			}
 		}
 		result = append(result, x)

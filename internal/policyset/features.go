@@ -35,4 +35,5 @@ func resultOf[T any](s *Snapshot, f feature) T {
 }
 
 // features are all, in the order in which a request meets what they run.
-var features = []feature{templateDocuments{}, mutatorDocuments{}, kyvernoDocuments{}, moduleDocuments{}, exceptionDocuments{}}
+// Exceptions come first, as the others ask them.
+var features = []feature{exceptionDocuments{}, templateDocuments{}, mutatorDocuments{}, kyvernoDocuments{}, moduleDocuments{}}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/kubewarden"
+	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
 // toys are documents of a kind that nobody else knows: all that a new kind of policy needs
@@ -56,5 +58,21 @@ func TestNewFeature(t *testing.T) {
 	s, errs = Build(docs, Options{Mutators: api.Off})
 	if len(errs) > 0 || len(names) > 0 || s.Ignored["Toy"] != 2 {
 		t.Errorf("when it is off: read %v, ignored %v, errors %v", names, s.Ignored, errs)
+	}
+}
+
+// What mapd runs in a cluster, exceptions can name.
+func TestExceptionNames(t *testing.T) {
+	kinds := []schema.GroupVersionKind{
+		{Group: kubewarden.Group, Version: "v1", Kind: kubewarden.ClusterPolicyKind}, {Group: kubewarden.Group, Version: "v1", Kind: kubewarden.PolicyKind},
+	}
+	for _, kind := range legacy.Kinds() {
+		kinds = append(kinds, schema.GroupVersionKind{Group: legacy.Group, Version: "v1", Kind: string(kind)})
+	}
+	for _, gvk := range kinds {
+		name := api.ExceptionName(gvk, "x")
+		if gvr, target := api.ExceptionTarget(name); name != gvk.Kind+"/x" || target != "x" || gvr.GroupVersion() != gvk.GroupVersion() {
+			t.Errorf("%s: %q, which is %s %q", gvk, name, gvr, target)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/policy"
@@ -94,6 +95,7 @@ func (mutatorDocuments) build(b *builder, docs []*manifest.Document, opts *Optio
 	}
 	built := builder.Build(all, config, b.snapshot.Types, mutators.Options{
 		Namespace: b.snapshot.Namespaces.Namespace, External: opts.Resolver != nil,
+		Sources: &binding.Sources{Namespaces: b.snapshot.Namespaces, Equivalents: Equivalents(b.snapshot.Types), Exceptions: b.exceptions},
 	})
 	b.snapshot.stages = append(b.snapshot.stages, engine.Mutators(built.Set, opts.Mutators))
 	for i := range built.States {

@@ -93,7 +93,7 @@ func (moduleDocuments) build(b *builder, docs []*manifest.Document, opts *Option
 		return
 	}
 	mutating, validating, err := kubewarden.Indexes(result.running, compiled, binding.Sources{
-		Namespaces: b.snapshot.Namespaces, Equivalents: Equivalents(b.snapshot.Types),
+		Namespaces: b.snapshot.Namespaces, Equivalents: Equivalents(b.snapshot.Types), Exceptions: b.exceptions,
 	})
 	if err != nil {
 		b.fail(err)

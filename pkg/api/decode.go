@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -73,10 +74,5 @@ func DecodeSpelling(data []byte, kind string, spellings Spellings, out any) (sch
 }
 
 func (s Spellings) String() string {
-	var all []string
-	for apiVersion := range s {
-		all = append(all, apiVersion)
-	}
-	slices.Sort(all)
-	return strings.Join(all, ", ")
+	return strings.Join(slices.Sorted(maps.Keys(s)), ", ")
 }

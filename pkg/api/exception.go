@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,54 @@ func IsException(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == ExceptionGroup && gvk.Kind == ExceptionKind
 }
 
+// exceptable are the policies besides mapd's own that mapd runs in a cluster, by kind: an
+// exception names them as Kind/name.
+var exceptable = map[string]schema.GroupVersionResource{
+	"Assign":                 {Group: MutationsGroup, Version: "v1", Resource: "assign"},
+	"AssignImage":            {Group: MutationsGroup, Version: "v1", Resource: "assignimage"},
+	"AssignMetadata":         {Group: MutationsGroup, Version: "v1", Resource: "assignmetadata"},
+	"ModifySet":              {Group: MutationsGroup, Version: "v1", Resource: "modifyset"},
+	"AdmissionPolicy":        {Group: "policies.kubewarden.io", Version: "v1", Resource: "admissionpolicies"},
+	"ClusterAdmissionPolicy": {Group: "policies.kubewarden.io", Version: "v1", Resource: "clusteradmissionpolicies"},
+}
+
+// ExceptionName returns what exceptions call a policy: name for those of mapd and of the API
+// server, Kind/name for others, and "" for what is no policy that mapd runs in a cluster.
+func ExceptionName(gvk schema.GroupVersionKind, name string) string {
+	if IsAdmission(gvk.Group) && gvk.Kind == PolicyKind {
+		return name
+	}
+	if exceptable[gvk.Kind].Group != gvk.Group || gvk.Group == "" {
+		return ""
+	}
+	return gvk.Kind + "/" + name
+}
+
+// ExceptionTarget is the reverse of ExceptionName: the resource, of which somebody needs
+// ExceptVerb, and the name. The exception is valid.
+func ExceptionTarget(policy string) (schema.GroupVersionResource, string) {
+	if kind, name, ok := strings.Cut(policy, "/"); ok {
+		return exceptable[kind], name
+	}
+	return OwnPolicies, policy
+}
+
+// exceptionTarget returns what is wrong with the name of a policy in an exception.
+func exceptionTarget(policy string) []string {
+	kind, name, ok := strings.Cut(policy, "/")
+	if !ok {
+		return subdomain(policy)
+	}
+	if _, ok := exceptable[kind]; ok {
+		return subdomain(name)
+	}
+	switch kind {
+	case "ClusterPolicy", "Policy", "MutatingPolicy", "NamespacedMutatingPolicy":
+		return []string{"Kyverno runs its policies itself, and reads only the PolicyExceptions of kyverno.io and policies.kyverno.io"}
+	}
+	return []string{"must be the name of a policy of " + OwnGroup + ", or Kind/name of one of these kinds: " + strings.Join(slices.Sorted(maps.Keys(exceptable)), ", ")}
+}
+
 // PolicyException says that policies leave objects alone for a time: those of its own
 // namespace or, in mapd's own namespace, those of all.
 type PolicyException struct {
@@ -54,7 +103,7 @@ type PolicyException struct {
 
 // ExceptionSpec is what somebody writes.
 type ExceptionSpec struct {
-	// Policies are the names of policies of mapd's group.
+	// Policies are the names of policies of mapd's group, and Kind/name of others.
 	Policies []string `json:"policies"`
 	// Bindings, if there are any, are the only bindings by which the policies leave the
 	// objects alone.
@@ -140,8 +189,11 @@ func ValidateException(e *PolicyException, rules ExceptionRules) Faults {
 	if len(s.Policies) == 0 {
 		errs = append(errs, field.Required(path.Child("policies"), "the names of policies"))
 	}
-	errs = append(errs, validateNames(s.Policies, path.Child("policies"), subdomain)...)
+	errs = append(errs, validateNames(s.Policies, path.Child("policies"), exceptionTarget)...)
 	errs = append(errs, validateNames(s.Bindings, path.Child("bindings"), subdomain)...)
+	if i := slices.IndexFunc(s.Policies, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 && len(s.Bindings) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("bindings"), cut(s.Policies[i])+" has no bindings: write an exception of its own for it"))
+	}
 	if s.Match != nil {
 		at := path.Child("match")
 		errs = append(errs, ValidateMatchResources(s.Match, at)...)
@@ -158,7 +210,7 @@ func ValidateException(e *PolicyException, rules ExceptionRules) Faults {
 		if slices.ContainsFunc(s.Namespaces, func(name string) bool { return name != e.Namespace }) {
 			errs = append(errs, field.Forbidden(path.Child("namespaces"), fmt.Sprintf("an exception in namespace %s is for objects of that namespace only", e.Namespace)))
 		}
-		if m := s.Match; m != nil && m.NamespaceSelector != nil && len(m.NamespaceSelector.MatchLabels)+len(m.NamespaceSelector.MatchExpressions) > 0 {
+		if m := s.Match; m != nil && !SelectsAll(m.NamespaceSelector) {
 			errs = append(errs, field.Forbidden(path.Child("match", "namespaceSelector"), fmt.Sprintf("an exception in namespace %s is for objects of that namespace only", e.Namespace)))
 		}
 	}

@@ -68,6 +68,31 @@ type Issue struct {
 	Message      string
 }
 
+// Render returns the issue with the line of the text that it is about below it, and below that
+// a caret under the column.
+func (i Issue) Render(text string) string {
+	message := fmt.Sprintf("%d:%d: %s", i.Line, i.Column, i.Message)
+	lines := strings.Split(text, "\n")
+	if i.Line > len(lines) {
+		return message
+	}
+	line := lines[i.Line-1]
+	var pad strings.Builder
+	column := 1
+	for _, r := range line {
+		if column == i.Column {
+			break
+		}
+		// A tab moves the caret as far as it moves the text.
+		if r != '\t' {
+			r = ' '
+		}
+		pad.WriteRune(r)
+		column++
+	}
+	return message + "\n | " + line + "\n | " + pad.String() + "^"
+}
+
 // A LocatedError knows where in an expression it stands.
 type LocatedError interface {
 	error

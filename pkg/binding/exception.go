@@ -2,12 +2,17 @@ package binding
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/policy"
 )
 
 // Exception is a PolicyException with its rules and selectors parsed. It is immutable.
@@ -84,6 +89,56 @@ func Older(a, b *Exception) int {
 	return cmp.Or(a.object.CreationTimestamp.Compare(b.object.CreationTimestamp.Time), strings.Compare(a.Name(), b.Name()))
 }
 
+// Known are the policies and bindings that there are, as exceptions name them.
+type Known struct {
+	policies map[exceptionKey]bool
+	bindings map[string]bool
+}
+
+// everywhere is in Known for the namespaces of policies that have one.
+const everywhere = "*"
+
+// Add adds a policy or a binding; other objects do not become part of Known.
+func (k *Known) Add(gvk schema.GroupVersionKind, namespace, name string) {
+	if k.policies == nil {
+		k.policies, k.bindings = map[exceptionKey]bool{}, map[string]bool{}
+	}
+	if policy := api.ExceptionName(gvk, name); policy != "" {
+		k.policies[exceptionKey{policy, namespace}] = true
+		if namespace != "" {
+			k.policies[exceptionKey{policy, everywhere}] = true
+		}
+	} else if api.IsAdmission(gvk.Group) && gvk.Kind == api.BindingKind {
+		k.bindings[name] = true
+	}
+}
+
+// Policy reports whether there is a policy that an exception names. One that has a namespace is
+// there for the exceptions of that namespace, and for those that are for all.
+func (k *Known) Policy(x *Exception, name string) bool {
+	return k.policies[exceptionKey{name, ""}] || k.policies[exceptionKey{name, x.object.Namespace}] || x.whole && k.policies[exceptionKey{name, everywhere}]
+}
+
+// Unknown returns what an exception names and is not there, in words, and whether that is all of
+// its policies.
+func (k *Known) Unknown(x *Exception) (missing []string, nothing bool) {
+	for _, name := range x.object.Spec.Policies {
+		if !k.Policy(x, name) {
+			missing = append(missing, "policy "+name)
+		}
+	}
+	nothing = len(missing) == len(x.object.Spec.Policies)
+	for _, name := range x.object.Spec.Bindings {
+		if !k.Binding(name) {
+			missing = append(missing, "binding "+name)
+		}
+	}
+	return missing, nothing
+}
+
+// Binding reports whether there is a binding with a name.
+func (k *Known) Binding(name string) bool { return k.bindings[name] }
+
 // Exceptions are all that there are at one time. They are immutable, and nil are none.
 type Exceptions struct {
 	now func() time.Time
@@ -128,6 +183,30 @@ func NewExceptions(list []*Exception, now func() time.Time) (_ *Exceptions, tooM
 	return xs, tooMany
 }
 
+// Last returns, for each policy from which there are exceptions that have not ended, the one
+// that ends last, and when that is different next; zero if it never is. xs may be nil.
+func (xs *Exceptions) Last(now time.Time) (of map[string]*Exception, next time.Time) {
+	of = map[string]*Exception{}
+	if xs == nil {
+		return of, next
+	}
+	for k, list := range xs.of {
+		x := list[0]
+		if x.Ended(now) {
+			continue
+		}
+		if before := of[k.policy]; before == nil || cmp.Or(Latest(x, before), strings.Compare(x.Name(), before.Name())) < 0 {
+			of[k.policy] = x
+		}
+	}
+	for _, x := range of {
+		if !x.until.IsZero() && (next.IsZero() || x.until.Before(next)) {
+			next = x.until
+		}
+	}
+	return of, next
+}
+
 // latest sorts times from the last to the first; without an end is the last.
 func latest(a, b time.Time) int {
 	switch {
@@ -152,11 +231,35 @@ func (t *target) excepts() bool {
 	return t.exceptions != nil
 }
 
+// Excepting holds one request against exceptions from policies that are in no Index.
+type Excepting struct{ target target }
+
+// Excepting returns an Excepting for a request, nil if there are no exceptions. Selectors see
+// object, as in SelectInto. s may be nil.
+func (s *Sources) Excepting(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) *Excepting {
+	if s == nil || s.Exceptions == nil || s.Exceptions() == nil {
+		return nil
+	}
+	return &Excepting{target{ctx: ctx, ix: &Index{src: *s}, req: req, resource: keyOf(req).resource, object: object}}
+}
+
+// From returns the exception for which a policy leaves the request alone, nil if there is none.
+// e may be nil.
+func (e *Excepting) From(policy string) *Exception {
+	if e == nil {
+		return nil
+	}
+	return e.target.exception(policy, "")
+}
+
 // exception returns the exception for which a policy by a binding leaves a request alone, of
 // several the one that ends last; nil if there is none. All ways to evaluate a policy ask here.
 func (t *target) exception(policy, binding string) *Exception {
 	if !t.excepts() {
 		return nil
+	}
+	if t.ix.src.Excepted != nil {
+		policy = t.ix.src.Excepted(policy)
 	}
 	namespace := t.req.Namespace
 	if t.resource.GroupResource() == namespacesResource.GroupResource() {

@@ -2,6 +2,7 @@ package binding
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -258,5 +259,88 @@ func TestManyExceptions(t *testing.T) {
 	}
 	if with, without := count(ix), count(without); with > without {
 		t.Errorf("a request of another namespace allocates %v times, and %v without exceptions", with, without)
+	}
+}
+
+// What exceptions call a policy is theirs: one of another kind has other exceptions.
+func TestExceptionsFromOthers(t *testing.T) {
+	policies, bindings := []*policy.Policy{newPolicy("p", resources(newRule("v1 pods")))}, []*Binding{newBinding(t, "b", "p")}
+	src := excepting(time.Now, except(t, "shop/module", func(s *api.ExceptionSpec) {
+		s.Policies, s.Until = []string{"ClusterAdmissionPolicy/q"}, "2999-01-31T00:00:00Z"
+	}),
+		except(t, "shop/mutator", func(s *api.ExceptionSpec) {
+			s.Policies, s.Until, s.Names = []string{"Assign/p"}, "2999-01-31T00:00:00Z", []string{"web"}
+		}))
+	if got := leftOut(t, mustIndex(t, policies, bindings, src), createPod("shop", "web")); got != "p/b" {
+		t.Errorf("a policy of mapd: %s", got)
+	}
+	for _, tt := range []struct{ namespace, name, policy, want string }{
+		{"shop", "web", "Assign/p", "shop/mutator"}, {"shop", "old", "Assign/p", ""}, {"t1", "web", "Assign/p", ""}, {"shop", "web", "p", ""},
+	} {
+		req, got := createPod(tt.namespace, tt.name), ""
+		if x := src.Excepting(t.Context(), req, req.Object).From(tt.policy); x != nil {
+			got = x.Name()
+		}
+		if got != tt.want {
+			t.Errorf("%v: %q", tt, got)
+		}
+	}
+	src.Excepted = func(policy string) string { return "ClusterAdmissionPolicy/q" }
+	if got := leftOut(t, mustIndex(t, policies, bindings, src), createPod("shop", "web")); got != "p/b: shop/module" {
+		t.Errorf("a policy that exceptions call otherwise: %s", got)
+	}
+	var none *Sources
+	if none.Excepting(t.Context(), createPod("shop", "web"), nil).From("p") != nil {
+		t.Error("an exception without Sources")
+	}
+}
+
+// A policy that has a namespace is there for exceptions of that namespace, and for those for all.
+func TestKnown(t *testing.T) {
+	var known Known
+	known.Add(schema.GroupVersionKind{Group: api.OwnGroup, Kind: api.PolicyKind}, "", "p")
+	known.Add(schema.GroupVersionKind{Group: api.OwnGroup, Kind: api.BindingKind}, "", "b")
+	known.Add(schema.GroupVersionKind{Group: "policies.kubewarden.io", Kind: "AdmissionPolicy"}, "shop", "g")
+	known.Add(schema.GroupVersionKind{Group: "example.com", Kind: "Assign"}, "", "other")
+	known.Add(schema.GroupVersionKind{Kind: "Pod"}, "shop", "pod")
+	for exception, want := range map[string]string{
+		"shop/x":        "[policy Assign/other] false",
+		"t1/x":          "[policy AdmissionPolicy/g policy Assign/other] false",
+		"mapd-system/x": "[policy Assign/other] false",
+	} {
+		x := except(t, exception, func(s *api.ExceptionSpec) { s.Policies = []string{"p", "AdmissionPolicy/g", "Assign/other"} })
+		if missing, nothing := known.Unknown(x); fmt.Sprint(missing, nothing) != want {
+			t.Errorf("%s: %v %t, want %s", exception, missing, nothing, want)
+		}
+	}
+	x := except(t, "shop/x", func(s *api.ExceptionSpec) { s.Policies, s.Bindings = []string{"pod"}, []string{"b", "c"} })
+	if missing, nothing := known.Unknown(x); fmt.Sprint(missing, nothing) != "[policy pod binding c] true" {
+		t.Errorf("bindings: %v %t", missing, nothing)
+	}
+}
+
+// Last is the exception of each policy that ends last, while it has not ended.
+func TestLastExceptions(t *testing.T) {
+	day := func(n int) time.Time { return time.Date(2027, 1, n, 0, 0, 0, 0, time.UTC) }
+	xs, _ := NewExceptions([]*Exception{
+		except(t, "shop/a", func(s *api.ExceptionSpec) { s.Until = "2027-01-10T00:00:00Z" }), except(t, "t1/b", func(s *api.ExceptionSpec) { s.Until = "2027-01-20T00:00:00Z" }),
+		except(t, "shop/q", func(s *api.ExceptionSpec) { s.Policies, s.Until = []string{"q"}, "2027-01-15T00:00:00Z" }),
+		except(t, "shop/r", func(s *api.ExceptionSpec) { s.Policies, s.Until = []string{"r"}, "" }),
+	}, time.Now)
+	for _, tt := range []struct {
+		day, next int
+		want      string
+	}{{1, 15, "p t1/b, q shop/q, r shop/r"}, {15, 20, "p t1/b, r shop/r"}, {20, 0, "r shop/r"}} {
+		of, next := xs.Last(day(tt.day))
+		var got []string
+		for _, policy := range slices.Sorted(maps.Keys(of)) {
+			got = append(got, policy+" "+of[policy].Name())
+		}
+		if strings.Join(got, ", ") != tt.want || tt.next == 0 && !next.IsZero() || tt.next > 0 && !next.Equal(day(tt.next)) {
+			t.Errorf("on day %d: %v, next %v", tt.day, got, next)
+		}
+	}
+	if of, next := (*Exceptions)(nil).Last(day(1)); len(of) > 0 || !next.IsZero() {
+		t.Errorf("without exceptions: %v, %v", of, next)
 	}
 }

@@ -54,6 +54,8 @@ type Sources struct {
 	// Exceptions returns those of now; it is asked for every request that a policy matches.
 	// Nil: there are none.
 	Exceptions func() *Exceptions
+	// Excepted returns what exceptions call a policy of the Index. Nil: by its name.
+	Excepted func(policy string) string
 }
 
 // Invocation is one (policy, binding, parameter) to run on a request, or an
@@ -435,9 +437,7 @@ func (ix *Index) learn(k key) *candidates {
 	c := ix.compute(&k)
 	if len(known) < maxKeys {
 		next := make(map[key]*candidates, len(known)+1)
-		for k, c := range known {
-			next[k] = c
-		}
+		maps.Copy(next, known)
 		next[k] = c
 		ix.known.Store(&next)
 	}

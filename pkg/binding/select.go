@@ -33,6 +33,8 @@ type Selection struct {
 // LeftOut is a policy by a binding that would have run if the binding's share were all
 // objects or, if Exception is not nil, without that. Its parameters and conditions were not asked.
 type LeftOut struct {
+	// Stage is that of the Decision which the LeftOut is in.
+	Stage           string
 	Policy, Binding string
 	Mode            api.Mode
 	Exception       *Exception
@@ -223,11 +225,11 @@ func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
 	}
 	inv.Binding = pair.binding.Name()
 	if !t.inShare(pair.binding) {
-		s.LeftOut = append(s.LeftOut, LeftOut{inv.Policy.Name(), inv.Binding, inv.Mode, nil})
+		s.LeftOut = append(s.LeftOut, LeftOut{Policy: inv.Policy.Name(), Binding: inv.Binding, Mode: inv.Mode})
 		return
 	}
 	if x := t.exception(inv.Policy.Name(), inv.Binding); x != nil {
-		s.LeftOut = append(s.LeftOut, LeftOut{inv.Policy.Name(), inv.Binding, inv.Mode, x})
+		s.LeftOut = append(s.LeftOut, LeftOut{Policy: inv.Policy.Name(), Binding: inv.Binding, Mode: inv.Mode, Exception: x})
 		return
 	}
 	ref := &pair.binding.params

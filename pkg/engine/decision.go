@@ -34,7 +34,7 @@ type Decision struct {
 	// after one that refused it.
 	Stages []Record
 	// LeftOut are the policies that did not run because the object is not in the share of
-	// a binding. One that both rounds left out is there twice.
+	// a binding, or because of an exception. One that both rounds left out is there twice.
 	LeftOut []binding.LeftOut
 }
 

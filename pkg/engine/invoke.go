@@ -305,11 +305,6 @@ func (r *run) deny(inv *binding.Invocation, step *Step, err error, reason metav1
 
 // stepOf adds a step of an invocation.
 func (r *run) stepOf(inv *binding.Invocation) *Step {
-	switch {
-	case r.rule != nil:
-		return r.step(r.number, r.rule(inv.Policy.Name(), -1), "", inv.Params)
-	case r.modules:
-		return r.step(r.number, inv.Policy.Name(), "", inv.Params)
-	}
-	return r.step(r.number, inv.Policy.Name(), inv.Binding, inv.Params)
+	policy, binding := r.named(inv.Policy.Name(), inv.Binding)
+	return r.step(r.number, policy, binding, inv.Params)
 }

@@ -17,7 +17,8 @@ type Miss struct {
 	Stage *Stage
 	// Miss is set for policies.
 	binding.Miss
-	// Member and Reason are set for members of a Set, and Member for Kyverno's policies.
+	// Member and Reason are set for members of a Set, and Member for Kyverno's policies. With an
+	// Exception there is no Reason.
 	Member, Reason string
 }
 
@@ -89,13 +90,16 @@ func (s *Set) misses(ctx context.Context, req *policy.Request, object *unstructu
 		if err != nil {
 			return
 		}
-		subject := withNamespace(object, b.namespace)
+		subject, excepting := withNamespace(object, b.namespace), s.options.Sources.Excepting(ctx, req, object)
 		for i := range s.options.Members {
 			m := Miss{Member: s.options.Members[i].Name, Reason: skip}
 			if (skip == "" || skip == noCandidates) && s.options.WhyNot != nil {
 				m.Reason = s.options.WhyNot(i, subject, req, b.ns)
 			}
-			if m.Reason != "" && !yield(m) {
+			if m.Reason == "" {
+				m.Exception = excepting.From(m.Member)
+			}
+			if (m.Reason != "" || m.Exception != nil) && !yield(m) {
 				return
 			}
 		}

@@ -32,7 +32,7 @@ type policies struct {
 func (p policies) Run(ctx context.Context, a *Admission) (result Result, met bool) {
 	r := &a.run
 	p.index.SelectInto(&r.selection, ctx, a.Request, a.Object)
-	a.leftOut = append(a.leftOut, r.selection.LeftOut...)
+	a.leave(p, r.selection.LeftOut)
 	if len(r.selection.Invocations) == 0 {
 		r.selection.Reset()
 		return Result{}, false
@@ -55,6 +55,26 @@ func (p policies) Run(ctx context.Context, a *Admission) (result Result, met boo
 	}
 	r.end()
 	return result, true
+}
+
+// leave adds what a selection left out to what the Decision has, with the names of Steps.
+func (a *Admission) leave(p policies, left []binding.LeftOut) {
+	for _, o := range left {
+		o.Stage = a.stage.Name
+		o.Policy, o.Binding = p.named(o.Policy, o.Binding)
+		a.leftOut = append(a.leftOut, o)
+	}
+}
+
+// named returns what Steps call a policy by a binding.
+func (p policies) named(policy, binding string) (string, string) {
+	switch {
+	case p.rule != nil:
+		return p.rule(policy, -1), ""
+	case p.modules:
+		return policy, ""
+	}
+	return policy, binding
 }
 
 // noObject is why mutations of a CONNECT without options are skipped.
@@ -144,7 +164,7 @@ func (r *run) secondRound() *metav1.Status {
 	switch {
 	case !r.selection.Stands(object):
 		r.index.SelectInto(&r.selection, r.ctx, r.Request, object)
-		r.leftOut = append(r.leftOut, r.selection.LeftOut...)
+		r.leave(r.policies, r.selection.LeftOut)
 	case !r.twice:
 		return interrupted(r.ctx, r.Request)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -74,6 +75,9 @@ type SetOptions struct {
 	// Namespace returns the Namespace of a request, which is refused if it
 	// cannot. Nil: no Namespace has a label.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
+	// Sources have the exceptions from members; of the rest, only what their selectors need is
+	// used. Nil: there are none.
+	Sources *binding.Sources
 	// Explain returns the error with which a member refuses an object, in
 	// Gatekeeper's words; nil leaves it to the engine. obj, and selected, which is obj
 	// as selectors see it, must not be modified.
@@ -229,6 +233,7 @@ func (s *Set) Run(ctx context.Context, a *Admission) (result Result, met bool) {
 		return Result{Status: refusedStatus(err)}, true
 	}
 	r := setRun{Admission: a, set: s, key: b.key, candidates: b.candidates, namespace: b.ns}
+	r.excepting = s.options.Sources.Excepting(ctx, a.Request, a.Object)
 	return r.decide(b.namespace), true
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/lookup"
 	"github.com/mapd-project/mapd/pkg/policy"
 	"github.com/mapd-project/mapd/pkg/tree"
@@ -28,6 +29,7 @@ type setRun struct {
 	woken     bool // some of awake may be true
 	relabeled bool // the member that runs has changed the object's labels
 	asks      bool // the object may have a tree.Pending
+	excepting *binding.Excepting
 
 	draft *policy.Draft
 	in    policy.Input // what all members see
@@ -208,6 +210,10 @@ func (r *setRun) runMember(m int) error {
 	if s := member.Match; s != nil && s.NamespaceSelector != nil && !r.selects(s.NamespaceSelector) {
 		return nil
 	}
+	if x := r.excepting.From(member.Name); x != nil {
+		r.leaveMember(m, x)
+		return nil
+	}
 	p := member.Policy
 	if p.Err() != nil {
 		return r.refuse(m, r.stepOf(member), p.Err())
@@ -232,6 +238,17 @@ func (r *setRun) runMember(m int) error {
 		r.asks = r.asks || member.Asks && step.Outcome == Changed
 	}
 	return nil
+}
+
+// leaveMember notes, once, that an exception keeps a member from the object, if that matches.
+func (r *setRun) leaveMember(m int, x *binding.Exception) {
+	o := binding.LeftOut{Stage: r.stage.Name, Policy: r.set.options.Members[m].Name, Mode: r.stage.Mode, Exception: x}
+	if slices.Contains(r.leftOut, o) {
+		return
+	}
+	if whyNot := r.set.options.WhyNot; whyNot == nil || whyNot(m, r.selected(), r.Request, r.namespace) == "" {
+		r.leftOut = append(r.leftOut, o)
+	}
 }
 
 // stepOf adds a step of a member.

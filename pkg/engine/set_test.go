@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -520,5 +522,61 @@ func TestSetRemembersKinds(t *testing.T) {
 	}
 	if got := s.candidates(kindKey{"ex.io/v1", "Widget", admissionv1.Create, policy.Original, true}).members; !slices.Equal(got, []int{0, 1}) {
 		t.Errorf("candidates = %v", got)
+	}
+}
+
+// An exception keeps a member from the object in all passes, and is noted once, if the member
+// would have run; nobody fails or is woken by it.
+func TestSetExceptions(t *testing.T) {
+	var list []*binding.Exception
+	for name, policies := range map[string][]string{"b": {"Assign/b"}, "others": {"Assign/fails", "Assign/unmatched", "a", "ModifySet/a"}} {
+		x, err := binding.CompileException(&api.PolicyException{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: api.ExceptionSpec{Policies: policies, Reason: "r", Until: "2999-01-31T00:00:00Z"},
+		}, api.ExceptionRules{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, x)
+	}
+	xs, _ := binding.NewExceptions(list, time.Now)
+	fails := Member{Name: "Assign/fails", Policy: lenient(t, "fails", `[JSONPatch{op: "remove", path: "/none"}]`)}
+	o := SetOptions{
+		Members: []Member{sets(t, "a", `1`, "b"), sets(t, "b", `1`, "", 0), sets(t, "c", `1`, "", 0, 1, 2, 3, 4), fails, sets(t, "unmatched", `1`, "")},
+		Sources: &binding.Sources{Exceptions: func() *binding.Exceptions { return xs }},
+		WhyNot: func(m int, _ *unstructured.Unstructured, _ *policy.Request, _ *unstructured.Unstructured) string {
+			if m == 4 {
+				return "another name"
+			}
+			return ""
+		},
+	}
+	set := NewSet(o)
+	e := New(Options{})
+	e.Publish(Mutators(set, api.Enforce))
+	req := creates(widgetWith(map[string]any{}))
+	d := e.Admit(t.Context(), req)
+	if d.Status != nil || !cmp.Equal(d.Object.Object["data"], any(map[string]any{"c": int64(1)})) {
+		t.Fatalf("status %v, object %v", d.Status, d.Object.Object["data"])
+	}
+	var got []string
+	for _, out := range d.LeftOut {
+		got = append(got, out.Stage+" "+out.Policy+" "+out.Exception.Name())
+	}
+	if want := []string{"mutators Assign/b shop/b", "mutators Assign/fails shop/others"}; !slices.Equal(got, want) {
+		t.Errorf("left out %v, want %v", got, want)
+	}
+	got = nil
+	for m := range e.Misses(t.Context(), req, d) {
+		if m.Exception != nil {
+			got = append(got, m.Member+" "+m.Exception.Name()+m.Reason)
+		}
+	}
+	if want := []string{"Assign/b shop/b", "Assign/fails shop/others"}; !slices.Equal(got, want) {
+		t.Errorf("missed %v, want %v", got, want)
+	}
+	elsewhere := creates(widgetWith(map[string]any{}))
+	elsewhere.Namespace = "other"
+	if d := e.Admit(t.Context(), elsewhere); d.Status == nil || len(d.LeftOut) > 0 {
+		t.Errorf("in another namespace: status %v, left out %v", d.Status, d.LeftOut)
 	}
 }

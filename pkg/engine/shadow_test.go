@@ -139,9 +139,9 @@ func TestLeftOut(t *testing.T) {
 		want    []binding.LeftOut
 		stages  int
 	}{
-		"one runs":             {percent: "100", stages: 1, want: []binding.LeftOut{{Policy: "p", Binding: "b-p", Mode: api.Shadow}}},
-		"none runs":            {percent: "0", want: []binding.LeftOut{{Policy: "p", Binding: "b-p", Mode: api.Shadow}, {Policy: "q", Binding: "b-q", Mode: api.Enforce}}},
-		"the stage is aside":   {percent: "0", stage: api.Shadow, want: []binding.LeftOut{{Policy: "p", Binding: "b-p", Mode: api.Shadow}, {Policy: "q", Binding: "b-q", Mode: api.Enforce}}},
+		"one runs":             {percent: "100", stages: 1, want: []binding.LeftOut{{Stage: PolicyStage, Policy: "p", Binding: "b-p", Mode: api.Shadow}}},
+		"none runs":            {percent: "0", want: []binding.LeftOut{{Stage: PolicyStage, Policy: "p", Binding: "b-p", Mode: api.Shadow}, {Stage: PolicyStage, Policy: "q", Binding: "b-q", Mode: api.Enforce}}},
+		"the stage is aside":   {percent: "0", stage: api.Shadow, want: []binding.LeftOut{{Stage: PolicyStage, Policy: "p", Binding: "b-p", Mode: api.Shadow}, {Stage: PolicyStage, Policy: "q", Binding: "b-q", Mode: api.Enforce}}},
 		"the stage is not run": {percent: "0", stage: api.Off},
 	} {
 		t.Run(name, func(t *testing.T) {

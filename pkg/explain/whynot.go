@@ -51,7 +51,7 @@ func ExceptedBy(d *engine.Decision) (out []Reason) {
 		if o.Exception == nil {
 			continue
 		}
-		r := Reason{Stage: engine.PolicyStage, Policy: o.Policy, Binding: o.Binding, Near: true}
+		r := Reason{Stage: o.Stage, Policy: o.Policy, Binding: o.Binding}
 		r.except(o.Exception)
 		if !slices.Contains(out, r) { // both rounds say so
 			out = append(out, r)
@@ -62,7 +62,7 @@ func ExceptedBy(d *engine.Decision) (out []Reason) {
 
 // except says that it is an exception.
 func (r *Reason) except(x *binding.Exception) {
-	r.Text, r.Excepted, r.Exception = "not applied: "+x.String(), true, x.Name()
+	r.Text, r.Excepted, r.Exception, r.Near = "not applied: "+x.String(), true, x.Name(), true
 }
 
 // String returns the reason on one line.
@@ -110,9 +110,12 @@ func (e *Explainer) WhyNot(ctx context.Context, req *policy.Request, d *engine.D
 		}
 		for m := range e.engine.Misses(ctx, req, d) {
 			r := Reason{Policy: m.Member, Text: m.Reason, Near: strings.HasPrefix(m.Reason, "spec.match.") && !strings.HasPrefix(m.Reason, "spec.match.kinds")}
-			if m.Policy != nil {
+			switch {
+			case m.Policy != nil:
 				r = w.of(&m.Miss)
 				r.Policy = cmp.Or(m.Member, r.Policy)
+			case m.Exception != nil:
+				r.except(m.Exception)
 			}
 			if r.Stage = m.Stage.Name; r.Stage != engine.PolicyStage {
 				r.Binding = "" // such as Kubewarden's, which people do not write

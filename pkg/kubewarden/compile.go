@@ -47,6 +47,11 @@ func Indexes(policies []*Policy, compiled []*policy.Policy, src binding.Sources)
 	var lists [2][]*policy.Policy
 	var bindings [2][]*binding.Binding
 	src.Deletions = true
+	refs := make(map[string]string, len(policies))
+	for _, p := range policies {
+		refs[p.ID()] = p.Kind() + "/" + p.Name
+	}
+	src.Excepted = func(id string) string { return refs[id] }
 	for i, p := range policies {
 		b, err := binding.Compile(&admissionregistrationv1.MutatingAdmissionPolicyBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: p.ID()},

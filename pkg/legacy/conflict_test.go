@@ -2,6 +2,8 @@ package legacy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +89,7 @@ func TestConflicts(t *testing.T) {
 
 func brief(conflicts map[string]Conflict) string {
 	var all []string
-	for _, id := range sortedKeys(conflicts) {
+	for _, id := range slices.Sorted(maps.Keys(conflicts)) {
 		var names []string
 		for _, m := range conflicts[id].Members {
 			_, name, _ := strings.Cut(m, "/")

@@ -3,6 +3,7 @@ package legacy
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -443,7 +444,7 @@ func (o object) strMap(name string) map[string]string {
 		return nil
 	}
 	out := make(map[string]string, len(in.in))
-	for _, k := range sortedKeys(in.in) {
+	for _, k := range slices.Sorted(maps.Keys(in.in)) {
 		out[k] = o.text(in.at(k), in.in[k])
 		in.out[k] = out[k]
 	}

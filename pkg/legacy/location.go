@@ -1,10 +1,11 @@
 package legacy
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // SyntaxError is an error in a location.
@@ -27,21 +28,7 @@ func (e *SyntaxError) Error() string { return e.Message }
 //	 | spec..containers
 //	 |      ^
 func (e *SyntaxError) Render() string {
-	line := strings.Split(e.Location, "\n")[e.Line-1]
-	var pad strings.Builder
-	column := 1
-	for _, r := range line {
-		if column == e.Column {
-			break
-		}
-		// A tab moves the caret as far as it moves the text.
-		if r != '\t' {
-			r = ' '
-		}
-		pad.WriteRune(r)
-		column++
-	}
-	return fmt.Sprintf("%d:%d: %s\n | %s\n | %s^", e.Line, e.Column, e.Message, line, pad.String())
+	return api.Issue{Line: e.Line, Column: e.Column, Message: e.Message}.Render(e.Location)
 }
 
 func newSyntaxError(location string, offset int, message string) *SyntaxError {

@@ -2,6 +2,7 @@ package legacy
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -192,7 +193,7 @@ func rounded(v any) (float64, bool) {
 	case float64:
 		return v, math.Abs(v) >= 1<<53 && v == math.Trunc(v)
 	case map[string]any:
-		for _, k := range sortedKeys(v) {
+		for _, k := range slices.Sorted(maps.Keys(v)) {
 			if f, ok := rounded(v[k]); ok {
 				return f, true
 			}

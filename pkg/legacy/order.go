@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
@@ -250,7 +251,7 @@ func (m *Mutator) writesLabelOf(b *Mutator) bool {
 		return false
 	}
 	for s := range b.selectors {
-		if _, ok := s.MatchLabels[key]; ok || slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
+		if slices.ContainsFunc(api.Requirements(s), func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }) {
 			return true
 		}
 	}
@@ -278,13 +279,7 @@ func (m *Mutator) enablesMatch(b *Mutator) bool {
 // it. may reports whether the label may have one of the values.
 func selectsWith(s *metav1.LabelSelector, key string, may func(string) bool) bool {
 	wanted := false
-	if v, ok := s.MatchLabels[key]; ok {
-		if !may(v) {
-			return false
-		}
-		wanted = true
-	}
-	for _, r := range s.MatchExpressions {
+	for _, r := range api.Requirements(s) {
 		switch {
 		case r.Key != key:
 		case r.Operator == metav1.LabelSelectorOpDoesNotExist:

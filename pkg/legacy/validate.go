@@ -379,7 +379,7 @@ func checkSelector(field string, s *metav1.LabelSelector) *Error {
 	}
 	// Label by label in the order of their names: LabelSelectorAsSelector uses the
 	// random order of the map.
-	for _, k := range sortedKeys(s.MatchLabels) {
+	for _, k := range slices.Sorted(maps.Keys(s.MatchLabels)) {
 		one := &metav1.LabelSelector{MatchLabels: map[string]string{k: s.MatchLabels[k]}}
 		if _, err := metav1.LabelSelectorAsSelector(one); err != nil {
 			return refusef(field, "%w", err)
@@ -390,5 +390,3 @@ func checkSelector(field string, s *metav1.LabelSelector) *Error {
 	}
 	return nil
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -441,7 +441,3 @@ func encode(v any) ([]byte, error) {
 	}
 	return data, nil
 }
-
-func sortedKeys(m map[string]any) []string {
-	return slices.Sorted(maps.Keys(m))
-}

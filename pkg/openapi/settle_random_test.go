@@ -104,14 +104,14 @@ func (e *editor) edit(sh *shape, v, root any) any {
 		}
 		out := maps.Clone(v)
 		if deeper && len(v) > 0 {
-			key := sortedKeys(v)[e.r.IntN(len(v))]
+			key := slices.Sorted(maps.Keys(v))[e.r.IntN(len(v))]
 			out[key] = e.edit(partShape(sh, key), v[key], root)
 			return out
 		}
 		switch e.r.IntN(6) {
 		case 0, 1:
 			if len(v) > 0 {
-				delete(out, sortedKeys(v)[e.r.IntN(len(v))])
+				delete(out, slices.Sorted(maps.Keys(v))[e.r.IntN(len(v))])
 			}
 		case 2, 3, 4:
 			key := e.key(sh, v)
@@ -167,7 +167,7 @@ func (e *editor) key(sh *shape, v map[string]any) string {
 		return slices.Sorted(maps.Keys(sh.fields))[e.r.IntN(len(sh.fields))]
 	}
 	if len(v) > 0 && e.r.IntN(3) == 0 {
-		return sortedKeys(v)[e.r.IntN(len(v))]
+		return slices.Sorted(maps.Keys(v))[e.r.IntN(len(v))]
 	}
 	keys := []string{"a", "b", "cpu", "memory", "bogus", "x/y", "name", "-"}
 	if sh == nil {
@@ -195,7 +195,7 @@ func (e *editor) piece(v any) any {
 			if len(c) == 0 {
 				return v
 			}
-			v = c[sortedKeys(c)[e.r.IntN(len(c))]]
+			v = c[slices.Sorted(maps.Keys(c))[e.r.IntN(len(c))]]
 		case []any:
 			if len(c) == 0 {
 				return v

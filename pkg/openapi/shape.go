@@ -4,8 +4,10 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -356,7 +358,7 @@ func misfit(sh *shape, v any, integers bool) (where, what string) {
 			}
 		}
 	case map[string]any:
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if m := sh.member(key); m != nil {
 				if where, what := misfit(m.shape, v[key], integers); what != "" {
 					return "." + key + where, what

@@ -33,7 +33,7 @@ func (p Place) appendUndeclared(unknown []string, path string, before, after any
 	switch after := after.(type) {
 	case map[string]any:
 		before, _ := before.(map[string]any)
-		for _, key := range sortedKeys(after) {
+		for _, key := range slices.Sorted(maps.Keys(after)) {
 			old, had := before[key]
 			if had && tree.Same(old, after[key]) {
 				continue
@@ -99,7 +99,7 @@ func appendExtras(found []extra, path []any, p Place, sh *shape, v any) []extra 
 	sh = sh.target()
 	switch v := v.(type) {
 	case map[string]any:
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			at := append(path, key)
 			switch m := sh.member(key); {
 			case m != nil:

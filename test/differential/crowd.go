@@ -2,6 +2,8 @@ package differential
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -157,7 +159,7 @@ func partsOf(v any, at part, out []part) []part {
 	switch v := v.(type) {
 	case map[string]any:
 		out = append(out, at)
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			token := strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 			out = partsOf(v[key], part{at.pointer + "/" + token, fmt.Sprintf("%s[%q]", at.expression, key), key, false}, out)
 		}

@@ -2,6 +2,7 @@ package differential
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -83,7 +84,7 @@ func literal(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
 		var out []string
-		for _, k := range sortedKeys(v) {
+		for _, k := range slices.Sorted(maps.Keys(v)) {
 			out = append(out, fmt.Sprintf("%q: dyn(%s)", k, literal(v[k])))
 		}
 		return "{" + strings.Join(out, ", ") + "}"
@@ -101,15 +102,6 @@ func literal(v any) string {
 		return fmt.Sprintf("double(%q)", fmt.Sprint(v))
 	}
 	return fmt.Sprint(v)
-}
-
-func sortedKeys[T any](m map[string]T) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // pointer walks the kind's shape to some place and returns its JSON pointer

@@ -1,5 +1,10 @@
 package differential
 
+import (
+	"maps"
+	"slices"
+)
+
 // shape is the part of a schema that the generator needs to write values,
 // apply configurations and JSON pointers that mostly fit.
 type shape struct {
@@ -126,7 +131,7 @@ func definition(group, kind, plural string, namespaced bool, versions map[string
 		scope = "Namespaced"
 	}
 	var served []any
-	for _, name := range sortedKeys(versions) {
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
 		properties := map[string]any{}
 		for _, f := range versions[name].fields {
 			if f.name != "metadata" {

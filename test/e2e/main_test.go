@@ -12,8 +12,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Tests that run side by side wait for servers more than they compute, so more of
-	// them run than there are cores, unless -parallel says otherwise.
+	// Tests that run side by side wait for servers more than they compute: three at a time
+	// left half of two cores idle. -parallel says otherwise.
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

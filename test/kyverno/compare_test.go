@@ -161,10 +161,10 @@ func differ(t *testing.T, s subject, n int, total *tally) {
 		return
 	}
 	verdict := worst(r)
-	pool := poolOf(s.object, kinds)
+	objects := ObjectsOf(s.policy, kinds)
 	shown := 0
 	for i := range n {
-		request := pool.object(*seed, i)
+		request := objects.Request(*seed, i)
 		if request == nil {
 			total.invalid++
 			continue

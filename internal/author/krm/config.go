@@ -3,6 +3,7 @@ package krm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,10 +89,10 @@ func readConfig(doc *mapd.Document) (*Config, error) {
 	if object[in] != nil && !ok {
 		return nil, doc.ErrorAt(at+"."+in, fmt.Errorf("functionConfig.%s must be an object", in))
 	}
-	for _, name := range sorted(values) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		read := fields[name]
 		if read == nil {
-			return nil, r.unknown(at+"."+in, name, sorted(fields))
+			return nil, r.unknown(at+"."+in, name, slices.Sorted(maps.Keys(fields)))
 		}
 		if err := read(c, r, at+"."+in+"."+name, values[name]); err != nil {
 			return nil, err
@@ -108,15 +109,6 @@ func (r *reader) unknown(at, name string, known []string) error {
 		text += "; it has: " + strings.Join(known, ", ")
 	}
 	return r.doc.ErrorAtKey(at+"["+name+"]", errors.New(text))
-}
-
-func sorted[T any](m map[string]T) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func (r *reader) text(to *string, at string, v any) error {

@@ -1,31 +1,37 @@
 package kyverno
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"regexp"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/mapd-project/mapd/internal/kyverno/convert"
+	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
-// configMapsOf makes the ConfigMaps that policies read as their parameter, with the keys that the
-// rules ask for: for each namespace that objects have, if it is that of the request. Some are
-// missing, and some lack a key.
-func configMapsOf(r *convert.Result, l *literals) (params []*unstructured.Unstructured, all map[string]map[string]string) {
-	all = map[string]map[string]string{}
-	keys := keysIn(r)
-	for _, u := range r.Units {
-		ref := u.Binding.Spec.ParamRef
-		if ref == nil {
+// configMapsOf makes the ConfigMaps that the rules of a policy read, with the keys that they ask for:
+// for each namespace that objects have, if the namespace has a variable. Some are missing, and some
+// lack a key.
+func configMapsOf(p *policy.Policy, l *literals) map[string]map[string]string {
+	all := map[string]map[string]string{}
+	if p.Rules == nil {
+		return all
+	}
+	keys := keysIn(p.Rules)
+	for _, c := range contextsOf(p.Rules) {
+		if c.ConfigMap == nil || hasVariable(c.ConfigMap.Name) {
 			continue
 		}
-		namespaces := []string{ref.Namespace}
-		if ref.Namespace == "" {
+		namespaces := []string{cmp.Or(c.ConfigMap.Namespace, p.Namespace, "default")}
+		if hasVariable(namespaces[0]) {
 			namespaces = append([]string{"default", "kube-system", "shop"}, l.names...)
 		}
 		for i, namespace := range namespaces {
-			id := namespace + "/" + ref.Name
+			id := namespace + "/" + c.ConfigMap.Name
 			if _, ok := all[id]; ok || i%4 == 3 {
 				continue
 			}
@@ -41,23 +47,49 @@ func configMapsOf(r *convert.Result, l *literals) (params []*unstructured.Unstru
 				}
 			}
 			all[id] = data
-			values := map[string]any{}
-			for k, v := range data {
-				values[k] = v
-			}
-			params = append(params, &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": ref.Name, "namespace": namespace}, "data": values,
-			}})
 		}
 	}
-	return params, all
+	return all
+}
+
+// contextsOf returns the contexts of all rules, and of what is in them.
+func contextsOf(s *policy.Spec) (all []policy.Context) {
+	var each func([]policy.ForEach)
+	each = func(list []policy.ForEach) {
+		for _, f := range list {
+			all = append(all, f.Context...)
+			each(f.ForEach)
+		}
+	}
+	for _, r := range s.Rules {
+		all = append(all, r.Context...)
+		if r.Mutate != nil {
+			each(r.Mutate.ForEach)
+		}
+	}
+	return all
+}
+
+// parameters are ConfigMaps as objects, in the order of their namespaces and names.
+func parameters(all map[string]map[string]string) (params []*unstructured.Unstructured) {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		namespace, name, _ := strings.Cut(id, "/")
+		values := map[string]any{}
+		for k, v := range all[id] {
+			values[k] = v
+		}
+		params = append(params, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": namespace}, "data": values,
+		}})
+	}
+	return params
 }
 
 var dataKey = regexp.MustCompile(`\.data\.(?:\\*"([^"\\{}]+)\\*"|([A-Za-z_]\w*))`)
 
-// keysIn returns the keys of ConfigMaps that the rules of a policy mention.
-func keysIn(r *convert.Result) (keys []string) {
-	data, err := json.Marshal(r.Policy.Rules)
+// keysIn returns the keys of ConfigMaps that rules mention.
+func keysIn(rules *policy.Spec) (keys []string) {
+	data, err := json.Marshal(rules)
 	if err != nil {
 		return nil
 	}

@@ -11,12 +11,32 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/kyverno/convert"
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
+
+// Objects makes objects that a policy may be about.
+type Objects struct {
+	*literals
+	// ConfigMaps are the data of those that the rules read, by namespace/name. Some are missing.
+	ConfigMaps map[string]map[string]string
+}
+
+// NewObjects returns what makes objects of some kinds for a policy. Their containers may have these
+// images, too.
+func NewObjects(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVersionKind, images ...string) *Objects {
+	l := literalsOf(p, types, kinds)
+	l.images = append(l.images, images...)
+	return &Objects{l, configMapsOf(p, l)}
+}
+
+// Object returns the object at i, the same one for the same seed. It has none if a server would not
+// take it.
+func (o *Objects) Object(seed uint64, i int) verify.Object { return o.object(seed, i) }
 
 // literals is what a policy mentions: the objects that are made for it have some of that.
 type literals struct {
@@ -129,7 +149,11 @@ func (l *literals) field(name string, v any) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			if key := bare(k); !hasVariable(key) {
 				key = concrete.Replace(key)
-				l.labels[key] = append(l.labels[key], concrete.Replace(fmt.Sprint(m[k])))
+				value := fmt.Sprint(m[k])
+				if hasVariable(value) {
+					value = "x" // Kyverno evaluates what an object has
+				}
+				l.labels[key] = append(l.labels[key], concrete.Replace(value))
 			}
 		}
 	case "matchExpressions":
@@ -242,7 +266,7 @@ func (g *maker) object() verify.Object {
 		u.SetGenerateName(u.GetName())
 		u.SetName("")
 	}
-	u.SetLabels(g.some(u.GetLabels()))
+	u.SetLabels(valid(g.some(u.GetLabels())))
 	u.SetAnnotations(g.some(nil))
 	for _, at := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
 		template, ok, _ := unstructured.NestedMap(obj, at...)
@@ -250,7 +274,7 @@ func (g *maker) object() verify.Object {
 			continue
 		}
 		t := &unstructured.Unstructured{Object: template}
-		t.SetLabels(g.some(t.GetLabels()))
+		t.SetLabels(valid(g.some(t.GetLabels())))
 		t.SetAnnotations(g.some(nil))
 		if spec, ok := template["spec"].(map[string]any); ok {
 			g.pod(spec)
@@ -283,7 +307,7 @@ func (g *maker) object() verify.Object {
 		}
 		ns := &unstructured.Unstructured{Object: map[string]any{}}
 		ns.SetName(u.GetNamespace())
-		ns.SetLabels(g.some(map[string]string{}))
+		ns.SetLabels(valid(g.some(map[string]string{})))
 		o.Namespace = ns.Object
 	}
 	if kind, err := g.types.Kind(gvk); err == nil {
@@ -338,7 +362,7 @@ func distinct(v any) bool {
 				for _, each := range list {
 					m, _ := each.(map[string]any)
 					key := fmt.Sprint(m[keyOf[k]])
-					if m[keyOf[k]] == nil || key == "" || k == "topologySpreadConstraints" && m["whenUnsatisfiable"] == "" || seen[key] {
+					if m[keyOf[k]] == nil || key == "" || k == "topologySpreadConstraints" && (m["whenUnsatisfiable"] == nil || m["whenUnsatisfiable"] == "") || seen[key] {
 						return k == "ports" && m["containerPort"] == nil // of a Service
 					}
 					seen[key] = true
@@ -379,6 +403,12 @@ func (g *maker) some(m map[string]string) map[string]string {
 		return nil
 	}
 	return out
+}
+
+// valid returns those labels that a server takes.
+func valid(labels map[string]string) map[string]string {
+	maps.DeleteFunc(labels, func(_, v string) bool { return len(validation.IsValidLabelValue(v)) > 0 })
+	return labels
 }
 
 // set gives a field that an expression names a value that it may be compared with, or none. The

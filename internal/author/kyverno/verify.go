@@ -90,12 +90,11 @@ func (a *Assessment) Verifier() *Verification {
 		v.Rules = append(v.Rules, c)
 		row := &v.Rules[len(v.Rules)-1]
 		kinds := kindsOf(r, a.types)
-		l := literalsOf(r.Policy, a.types, kinds)
+		objects := NewObjects(r.Policy, a.types, kinds)
 		t := verify.Task{Name: c.Policy, Allows: allowed}
 		if r.Reorders() {
 			t.Ordered = r.Ordered
 		}
-		params, configMaps := configMapsOf(r, l)
 		if r.Policy.CEL != nil {
 			ref, err := celReference(r, a.types)
 			if err != nil {
@@ -110,7 +109,7 @@ func (a *Assessment) Verifier() *Verification {
 				row.Why = err.Error()
 				return
 			}
-			t.Reference = reference(engine, configMaps)
+			t.Reference = reference(engine, objects.ConfigMaps)
 			t.Explains = func(q verify.Request, ref, nat verify.Result) bool {
 				return r.Explains(convert.Case{Object: q.Object, Unchanged: verify.Defaulted(q.Object), Operation: q.Operation, User: q.User}, convert.Outcome{Object: ref.Object, Refused: ref.Refused, Failed: ref.Failed}, convert.Outcome{Object: nat.Object, Refused: nat.Refused}) != ""
 			}
@@ -118,12 +117,12 @@ func (a *Assessment) Verifier() *Verification {
 		for _, u := range r.Units {
 			w := verify.Written{Policy: u.Policy, Binding: u.Binding}
 			if u.Policy.Spec.ParamKind != nil {
-				w.Params = params
+				w.Params = parameters(objects.ConfigMaps)
 			}
 			t.Policies = append(t.Policies, w)
 		}
 		if len(kinds) > 0 {
-			t.Generate = l.object
+			t.Generate = objects.Object
 		}
 		tasks, v.rows = append(tasks, t), append(v.rows, len(v.Rules)-1)
 	}

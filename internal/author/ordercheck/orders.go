@@ -10,6 +10,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/lint"
 	"github.com/mapd-project/mapd/internal/output/report"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/mapd"
@@ -149,7 +150,7 @@ func (c *checker) add(inv *binding.Invocation) {
 		known, ok := c.reads[id.policy]
 		if !ok {
 			known[0], known[1] = lint.Reads(spec)
-			if s := spec.MatchConstraints.ObjectSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+			if !api.SelectsAll(spec.MatchConstraints.ObjectSelector) {
 				known[0] = append(known[0], lint.Read{Path: []string{"metadata", "labels"}})
 			}
 			c.reads[id.policy] = known

@@ -23,9 +23,9 @@ func (r *Results) Text(verbose, colour bool) string {
 				o.text(&b, verbose, colour)
 			}
 		}
-		word := paint(colour, "32", "ok  ")
+		word := report.Colour(colour).Paint("32", "ok  ")
 		if of.Count(Failed)+of.Count(Broken) > 0 {
-			word = paint(colour, "31", "FAIL")
+			word = report.Colour(colour).Paint("31", "FAIL")
 		}
 		fmt.Fprintf(&b, "%s %s: %s\n", word, report.Line(rest[0].Suite), of.counts())
 		rest, files = rest[n:], files+1
@@ -80,7 +80,7 @@ func (r *Results) counts() string {
 }
 
 func (o *Outcome) text(b *strings.Builder, verbose, colour bool) {
-	mark := paint(colour, map[Status]string{Passed: "32", Failed: "31", Broken: "31", Skipped: "33"}[o.Status], "--- "+strings.ToUpper(string(o.Status)))
+	mark := report.Colour(colour).Paint(map[Status]string{Passed: "32", Failed: "31", Broken: "31", Skipped: "33"}[o.Status], "--- "+strings.ToUpper(string(o.Status)))
 	fmt.Fprintf(b, "%s: %s (%s)\n", mark, report.Line(o.Name), report.Line(o.where()))
 	indent(b, report.Printable(o.Message))
 	if o.Diff != nil {
@@ -98,11 +98,4 @@ func indent(b *strings.Builder, text string) {
 	for line := range strings.Lines(text) {
 		b.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
 	}
-}
-
-func paint(colour bool, code, s string) string {
-	if !colour {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }

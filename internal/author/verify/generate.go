@@ -180,7 +180,7 @@ func (g *generator) label(u *unstructured.Unstructured, sel *metav1.LabelSelecto
 	if sel == nil || g.chance(15) {
 		return
 	}
-	reqs := requirements(sel)
+	reqs := api.Requirements(sel)
 	failing := -1
 	if len(reqs) > 0 && g.chance(40) {
 		failing = g.IntN(len(reqs))
@@ -212,15 +212,6 @@ func (g *generator) label(u *unstructured.Unstructured, sel *metav1.LabelSelecto
 			}
 		}
 	}
-}
-
-// requirements returns all requirements of a selector, in a fixed order.
-func requirements(sel *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
-	var out []metav1.LabelSelectorRequirement
-	for _, k := range sortedKeys(sel.MatchLabels) {
-		out = append(out, metav1.LabelSelectorRequirement{Key: k, Operator: metav1.LabelSelectorOpIn, Values: []string{sel.MatchLabels[k]}})
-	}
-	return append(out, sel.MatchExpressions...)
 }
 
 // namespaceName returns a namespace that the mutator names, or another one.

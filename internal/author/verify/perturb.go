@@ -215,7 +215,7 @@ func (b perturber) varied(v any) any {
 		return l
 	case map[string]any:
 		m := maps.Clone(copied(v).(map[string]any))
-		if keys := sortedKeys(m); len(keys) > 0 {
+		if keys := slices.Sorted(maps.Keys(m)); len(keys) > 0 {
 			if k := pick(b.generator, keys...); b.chance(50) {
 				m[k] = b.varied(m[k])
 			} else {

@@ -207,7 +207,7 @@ func concealed(obj map[string]any, seen map[string]string) map[string]any {
 	for _, field := range []string{"data", "stringData"} {
 		if values, ok := obj[field].(map[string]any); ok {
 			values = maps.Clone(values)
-			for _, k := range sortedKeys(values) {
+			for _, k := range slices.Sorted(maps.Keys(values)) {
 				text := fmt.Sprint(values[k])
 				if _, ok := seen[text]; !ok {
 					seen[text] = fmt.Sprintf("%s %d", hidden, len(seen)+1)
@@ -236,7 +236,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 func (d *Disagreement) NamespaceLabels() string {
 	labels := (&unstructured.Unstructured{Object: d.Namespace}).GetLabels()
 	var out []string
-	for _, k := range sortedKeys(labels) {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if k != "kubernetes.io/metadata.name" {
 			out = append(out, k+"="+labels[k])
 		}

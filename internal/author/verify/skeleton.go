@@ -1,8 +1,6 @@
 package verify
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -125,5 +123,3 @@ func podSpec() map[string]any {
 		map[string]any{"name": "sidecar", "image": "nginx"},
 	}}
 }
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

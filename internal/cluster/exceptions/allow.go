@@ -74,16 +74,17 @@ func (f *Feature) check(ctx context.Context, req *policy.Request) error {
 // by a ClusterRoleBinding in all, by a RoleBinding in its own.
 func (f *Feature) mayExcept(ctx context.Context, req *policy.Request, name string) error {
 	who := req.User()
+	gvr, target := api.ExceptionTarget(name)
 	decision, _, err := f.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: who, Verb: api.ExceptVerb, ResourceRequest: true, Name: name, Namespace: req.Namespace,
-		APIGroup: api.OwnPolicies.Group, APIVersion: api.OwnPolicies.Version, Resource: api.OwnPolicies.Resource,
+		User: who, Verb: api.ExceptVerb, ResourceRequest: true, Name: target, Namespace: req.Namespace,
+		APIGroup: gvr.Group, APIVersion: gvr.Version, Resource: gvr.Resource,
 	})
 	switch {
 	case err != nil:
 		f.log.Warn("whether somebody may except a policy is not known", "policy", name, "namespace", req.Namespace, "error", err)
 		return fmt.Errorf("whether user %q may %q policy %q is not known: the access check was not answered", who.GetName(), api.ExceptVerb, name)
 	case decision != authorizer.DecisionAllow:
-		return fmt.Errorf("user %q must have the verb %q on %s %q of %s in namespace %q", who.GetName(), api.ExceptVerb, api.OwnPolicies.Resource, name, api.OwnPolicies.Group, req.Namespace)
+		return fmt.Errorf("user %q must have the verb %q on %s %q of %s in namespace %q", who.GetName(), api.ExceptVerb, gvr.Resource, target, gvr.Group, req.Namespace)
 	}
 	return nil
 }
@@ -106,10 +107,13 @@ func (f *Feature) checkStatus(req *policy.Request) error {
 	return errors.New("only mapd writes status.allowed")
 }
 
-// allowed are the exceptions that this replica was asked about, until their status says so.
+// allowed are the exceptions that this replica was asked about, until their status says so. A
+// namespace that has too many loses its own oldest ones, and nobody else's: whoever may write
+// exceptions in one namespace cannot keep those of others from holding.
 type allowed struct {
 	mu    sync.Mutex
-	users map[allowedKey]allowedUser
+	users map[string]map[allowedKey]allowedUser // by namespace
+	count int
 }
 
 // allowedKey is an exception with a spec.
@@ -123,8 +127,9 @@ type allowedUser struct {
 const (
 	// allowedFor is how long an exception that was allowed may take to be stored and read.
 	allowedFor = 10 * time.Minute
-	// maxAllowed bounds how many are remembered.
-	maxAllowed = binding.MaxExceptions
+	// maxAllowedOf bounds how many are remembered of a namespace, and maxAllowed of all.
+	maxAllowedOf = binding.MaxExceptionsOfNamespace
+	maxAllowed   = binding.MaxExceptions
 	// maxUser bounds the name of a user in a status, in bytes.
 	maxUser = 256
 )
@@ -137,21 +142,75 @@ func (f *Feature) note(req *policy.Request, o *object) {
 	a := &f.allowed
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := f.now()
-	if a.users == nil {
-		a.users = map[allowedKey]allowedUser{}
+	name := words.Cut(req.UserInfo.Username, maxUser)
+	a.add(allowedKey{req.Namespace, o.Name, o.Spec.Digest()}, allowedUser{name, f.now()})
+}
+
+// add remembers one. The caller holds a.mu.
+func (a *allowed) add(k allowedKey, u allowedUser) {
+	of := a.users[k.namespace]
+	if _, known := of[k]; !known {
+		if a.count >= maxAllowed {
+			a.dropBefore(u.at.Add(-allowedFor))
+		}
+		if len(of) >= maxAllowedOf {
+			a.dropOldest(k.namespace)
+		} else if a.count >= maxAllowed {
+			a.dropOldest(a.largest())
+		}
+		a.count++
 	}
-	if len(a.users) >= maxAllowed {
-		for k, u := range a.users {
-			if now.Sub(u.at) > allowedFor {
-				delete(a.users, k)
+	if a.users[k.namespace] == nil {
+		if a.users == nil {
+			a.users = map[string]map[allowedKey]allowedUser{}
+		}
+		a.users[k.namespace] = map[allowedKey]allowedUser{}
+	}
+	a.users[k.namespace][k] = u
+}
+
+// largest returns the namespace of which the most are remembered, of several the first by name.
+func (a *allowed) largest() (found string) {
+	for namespace, of := range a.users {
+		if n := len(of) - len(a.users[found]); n > 0 || n == 0 && namespace < found {
+			found = namespace
+		}
+	}
+	return found
+}
+
+// dropBefore forgets all that are older than a time.
+func (a *allowed) dropBefore(at time.Time) {
+	for _, of := range a.users {
+		for k, u := range of {
+			if u.at.Before(at) {
+				a.drop(k)
 			}
 		}
 	}
-	if len(a.users) < maxAllowed {
-		name := req.UserInfo.Username
-		a.users[allowedKey{req.Namespace, o.Name, o.Spec.Digest()}] = allowedUser{words.Cut(name, maxUser), now}
+}
+
+// dropOldest forgets the oldest one of a namespace.
+func (a *allowed) dropOldest(namespace string) {
+	var oldest allowedKey
+	var at time.Time
+	for k, u := range a.users[namespace] {
+		if at.IsZero() || u.at.Before(at) {
+			oldest, at = k, u.at
+		}
 	}
+	a.drop(oldest)
+}
+
+func (a *allowed) drop(k allowedKey) {
+	of := a.users[k.namespace]
+	if _, ok := of[k]; !ok {
+		return
+	}
+	if delete(of, k); len(of) == 0 {
+		delete(a.users, k.namespace)
+	}
+	a.count--
 }
 
 // get returns who was allowed to write an exception as it is stored, if this replica knows.
@@ -159,14 +218,14 @@ func (a *allowed) get(o *object, now time.Time) (allowedKey, string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := allowedKey{o.Namespace, o.Name, o.Spec.Digest()}
-	u, ok := a.users[k]
+	u, ok := a.users[k.namespace][k]
 	return k, u.name, ok && now.Sub(u.at) <= allowedFor
 }
 
 func (a *allowed) forget(k allowedKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.users, k)
+	a.drop(k)
 }
 
 const (

@@ -23,6 +23,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/dynamic"
 
@@ -45,6 +46,8 @@ type Metrics interface {
 type Options struct {
 	Rules   api.ExceptionRules
 	Metrics Metrics // may be nil
+	// Others are features whose policies exceptions can name, too.
+	Others []feature.Named
 	// Own is the user that the API server knows mapd by.
 	Own string
 }
@@ -57,6 +60,7 @@ type Feature struct {
 	client     dynamic.Interface
 	authorizer authorizer.Authorizer
 	own        feature.Own
+	refresh    func() // has all features updated again
 	now        func() time.Time
 	mirror     *watch.Mirror[*stored]
 	decoder    feature.Decoder[object]
@@ -113,6 +117,7 @@ func (f *Feature) Name() string { return "exceptions from policies" }
 
 // Start implements feature.Feature.
 func (f *Feature) Start(d feature.Deps) {
+	f.refresh = d.Changed
 	f.log, f.client, f.authorizer, f.own = d.Log, d.Client, d.Authorizer, d.Own
 	f.mirror = feature.Watch(d, f.decoder.Keep, feature.Versions(api.ExceptionGroup, api.ExceptionKind, api.ExceptionVersion))
 }
@@ -138,17 +143,17 @@ func (f *Feature) Update(context.Context, bool) bool {
 		return false
 	}
 	list := feature.Sorted(f.mirror)
-	names, policies, bindings := "", map[string]bool{}, map[string]bool{}
+	names, known := "", binding.Known{}
 	if len(list) > 0 {
 		var all strings.Builder
-		f.own.Each(func(o *unstructured.Unstructured, _ []byte) {
-			if o.GetKind() == api.PolicyKind {
-				policies[o.GetName()] = true
-			} else {
-				bindings[o.GetName()] = true
-			}
-			all.WriteString(o.GetKind() + "/" + o.GetName() + " ")
-		})
+		add := func(group string, o *unstructured.Unstructured) {
+			known.Add(schema.GroupVersionKind{Group: group, Kind: o.GetKind()}, o.GetNamespace(), o.GetName())
+			all.WriteString(o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName() + " ")
+		}
+		f.own.Each(func(o *unstructured.Unstructured, _ []byte) { add(api.OwnGroup, o) })
+		for _, other := range f.options.Others {
+			other.Policies(func(o *unstructured.Unstructured) { add(o.GroupVersionKind().Group, o) })
+		}
 		names = all.String()
 	}
 	served := f.mirror.State().Served
@@ -164,17 +169,7 @@ func (f *Feature) Update(context.Context, bool) bool {
 		}
 		if s.err == nil {
 			s.by, s.refused = s.object.Allowed()
-			for _, name := range s.object.Spec.Policies {
-				if !policies[name] {
-					s.missing = append(s.missing, "policy "+name)
-				}
-			}
-			s.nothing = len(s.missing) == len(s.object.Spec.Policies)
-			for _, name := range s.object.Spec.Bindings {
-				if !bindings[name] {
-					s.missing = append(s.missing, "binding "+name)
-				}
-			}
+			s.missing, s.nothing = known.Unknown(s.object.program)
 			if s.refused == nil {
 				holding = append(holding, s.object.program)
 			}
@@ -195,6 +190,9 @@ func (f *Feature) Update(context.Context, bool) bool {
 	f.exceptions.Store(exceptions)
 	f.states.Store(&states)
 	f.changed.Notify()
+	if len(f.options.Others) > 0 {
+		f.refresh() // they have been updated before
+	}
 	if f.state != nil && f.state.served == served {
 		return false
 	}

@@ -33,7 +33,15 @@ func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 	if a.GetUser().GetName() == "nobody-knows" {
 		return authorizer.DecisionNoOpinion, "", errors.New("connection refused")
 	}
-	if a.GetVerb() == "except" && a.GetAPIGroup() == "admissionregistration.mapd.dev" && a.GetResource() == "mutatingadmissionpolicies" && r[a.GetUser().GetName()+" "+a.GetNamespace()+" "+a.GetName()] {
+	policy := a.GetName()
+	switch a.GetResource() + "." + a.GetAPIGroup() {
+	case "mutatingadmissionpolicies.admissionregistration.mapd.dev":
+	case "assign.mutations.gatekeeper.sh", "admissionpolicies.policies.kubewarden.io":
+		policy = a.GetResource() + "/" + policy
+	default:
+		return authorizer.DecisionDeny, "", nil
+	}
+	if a.GetVerb() == "except" && r[a.GetUser().GetName()+" "+a.GetNamespace()+" "+policy] {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
@@ -63,7 +71,7 @@ func start(t *testing.T, s *fakeapi.Server, o Options) *Feature {
 	}
 	f := New(o)
 	d := featuretest.Deps(t)
-	d.Client, d.Authorizer, d.Own = client, authorizer.AuthorizerFunc(rights{"alice shop p": true, "alice shop q": true, "bob other p": true}.Authorize), own{d.Own}
+	d.Client, d.Authorizer, d.Own = client, authorizer.AuthorizerFunc(rights{"alice shop p": true, "alice shop q": true, "bob other p": true, "carol shop assign/p": true, "carol shop admissionpolicies/g": true}.Authorize), own{d.Own}
 	f.Start(d)
 	f.mirror.SetServed(true)
 	return f
@@ -108,6 +116,11 @@ func TestAdmit(t *testing.T) {
 		"allowed in another namespace":    {request("bob", written(t, "shop", "x", "policies: [p]"+until)), 403, `user "bob" must have the verb "except"`},
 		"for all namespaces":              {request("alice", written(t, "mapd-system", "x", "policies: [p]"+until)), 403, `in namespace "mapd-system"`},
 		"the check cannot be made":        {request("nobody-knows", written(t, "shop", "x", "policies: [p]"+until)), 403, `whether user "nobody-knows" may "except" policy "p" is not known: the access check was not answered`},
+		"a mutator and a module policy":   {request("carol", written(t, "shop", "x", "policies: [Assign/p, AdmissionPolicy/g]"+until)), 0, ""},
+		"a mutator of the name":           {request("alice", written(t, "shop", "x", "policies: [Assign/p]"+until)), 403, `user "alice" must have the verb "except" on assign "p" of mutations.gatekeeper.sh in namespace "shop"`},
+		"a policy of a mutator's name":    {request("carol", written(t, "shop", "x", "policies: [p]"+until)), 403, `on mutatingadmissionpolicies "p"`},
+		"another kind of the name":        {request("carol", written(t, "shop", "x", "policies: [ModifySet/p]"+until)), 403, `on modifyset "p" of mutations.gatekeeper.sh`},
+		"a policy of Kyverno":             {request("root", written(t, "shop", "x", "policies: [ClusterPolicy/p]"+until)), 422, "Kyverno runs its policies itself"},
 		"without an end":                  {request("alice", written(t, "shop", "x", "policies: [p], reason: r")), 422, "spec.until: Required value"},
 		"a field that is unknown":         {request("alice", written(t, "shop", "x", "policies: [p], untill: x"+until)), 400, `unknown field "spec.untill"`},
 		"a status that says who may":      {status("alice", "x"), 403, "only mapd writes status.allowed"},
@@ -267,4 +280,59 @@ func TestLife(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// A tenant that writes and deletes exceptions without an end loses notes of his own only, be it
+// in one namespace or in as many as he has.
+func TestAllowedAreBounded(t *testing.T) {
+	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	f := start(t, &fakeapi.Server{}, Options{Own: "mapd"})
+	f.now = func() time.Time { now = now.Add(time.Millisecond); return now }
+	note := func(namespace, name string) *object {
+		u := written(t, namespace, name, "policies: [p]"+until)
+		o, err := f.decode(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.note(request("alice", u), o)
+		return o
+	}
+	known := func(o *object) bool {
+		_, who, ok := f.allowed.get(o, now)
+		return ok && who == "alice"
+	}
+	victim := note("victim", "x")
+	var first, last *object
+	for i := range 3 * maxAllowedOf {
+		if o := note("attacker", fmt.Sprintf("x%d", i)); i == 0 {
+			first = o
+		} else {
+			last = o
+		}
+	}
+	if !known(victim) || !known(last) || known(first) || f.allowed.count != maxAllowedOf+1 || len(f.allowed.users["attacker"]) != maxAllowedOf {
+		t.Errorf("after one namespace: victim %t, last %t, first %t, %d notes", known(victim), known(last), known(first), f.allowed.count)
+	}
+	for i := range 2 * maxAllowed / 100 {
+		for k := range 100 {
+			f.allowed.add(allowedKey{fmt.Sprintf("attacker-%d", i), fmt.Sprint(k), ""}, allowedUser{"mallory", now})
+		}
+	}
+	total := 0
+	for _, of := range f.allowed.users {
+		total += len(of)
+	}
+	if late := note("late", "x"); !known(victim) || !known(late) || f.allowed.count != maxAllowed || total != maxAllowed {
+		t.Errorf("after many namespaces: victim %t, late %t, %d notes, counted %d", known(victim), known(late), total, f.allowed.count)
+	}
+	f.allowed.forget(allowedKey{"victim", "x", victim.Spec.Digest()})
+	f.allowed.forget(allowedKey{"victim", "x", victim.Spec.Digest()})
+	if known(victim) || f.allowed.count != maxAllowed-1 {
+		t.Errorf("forgotten: %t, %d notes", known(victim), f.allowed.count)
+	}
+	note("late", "y") // there are maxAllowed again
+	now = now.Add(allowedFor + time.Second)
+	if o := note("late", "z"); !known(o) || f.allowed.count != 1 {
+		t.Errorf("later than anything is remembered: %t, %d notes", known(o), f.allowed.count)
+	}
 }

@@ -90,6 +90,13 @@ type Excepter interface {
 	Exceptions() *binding.Exceptions
 }
 
+// Named is a Feature of which exceptions can name policies. Policies calls f for each that is
+// stored; only the goroutine of Update may call it.
+type Named interface {
+	Feature
+	Policies(f func(*unstructured.Unstructured))
+}
+
 // Deps is what a feature works with.
 type Deps struct {
 	Client dynamic.Interface

@@ -20,6 +20,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
@@ -39,7 +40,7 @@ type Feature struct {
 	sources feature.Sources
 	engine  *engine.Engine
 	asks    bool // mutators may ask providers
-	names   func(context.Context, string) (*unstructured.Unstructured, error)
+	deps    binding.Sources
 
 	natives *natives // nil: none is moved into policies
 
@@ -92,10 +93,8 @@ func (g *Feature) Name() string { return "Gatekeeper's mutators" }
 // Start implements feature.Feature.
 func (g *Feature) Start(d feature.Deps) {
 	g.log, g.types, g.asks = d.Log, d.Policy.Types, d.Engine.Resolver != nil
+	g.deps = d.Sources
 	g.engine, g.builder = engine.New(engine.Options{Resolver: d.Engine.Resolver}), mutators.NewBuilder(d.Policy)
-	if d.Sources.Namespaces != nil {
-		g.names = d.Sources.Namespaces.Namespace
-	}
 	versions := []string{"v1", "v1beta1", "v1alpha1"}
 	for _, kind := range legacy.Kinds() {
 		m := feature.Watch(d, mutatorDecoder.Keep, feature.Versions(legacy.Group, string(kind), versions...))
@@ -284,7 +283,11 @@ func (g *Feature) build(list []*storedMutator, config *storedConfig) (result *mu
 		exclusions = config.Value
 	}
 	err = feature.Guarded(func() error {
-		result = g.builder.Build(valid, exclusions, g.types, mutators.Options{Namespace: g.names, Moved: g.moved(), External: g.asks})
+		o := mutators.Options{Moved: g.moved(), External: g.asks, Sources: &g.deps}
+		if g.deps.Namespaces != nil {
+			o.Namespace = g.deps.Namespaces.Namespace
+		}
+		result = g.builder.Build(valid, exclusions, g.types, o)
 		return nil
 	})
 	return result, err
@@ -298,6 +301,13 @@ func (g *Feature) moved() func(id string) bool {
 		return nil
 	}
 	return func(id string) bool { return places[id].Out }
+}
+
+// Policies implements feature.Named.
+func (g *Feature) Policies(f func(*unstructured.Unstructured)) {
+	for _, m := range g.list {
+		f(m.Object)
+	}
 }
 
 // Holds implements feature.Feature. An ID is such as Assign/name.

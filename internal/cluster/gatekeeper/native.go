@@ -19,6 +19,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
@@ -51,11 +52,13 @@ type natives struct {
 	policies, bindings *watch.Mirror[*nativepolicies.Object]
 	types              *openapi.Types
 	own                feature.Own
+	exceptions         func() *binding.Exceptions // may be nil
 	changed            func()
 	writer             *nativeWriter
 
 	// The rest but for state and listeners belongs to the loop.
 	wanted  *nativepolicies.Wanted
+	stay    map[string]string // by ID: why an exception keeps a mutator with mapd
 	tracker nativepolicies.Tracker
 	objects map[*unstructured.Unstructured]*nativepolicies.Object // of mapd's group, kept while they are stored
 
@@ -77,7 +80,7 @@ type NativeState struct {
 }
 
 func newNatives(d feature.Deps, o NativeOptions) *natives {
-	n := &natives{NativeOptions: o, log: d.Log, changed: d.Changed, own: d.Own, types: d.Policy.Types}
+	n := &natives{NativeOptions: o, log: d.Log, changed: d.Changed, own: d.Own, exceptions: d.Sources.Exceptions, types: d.Policy.Types}
 	n.policies = feature.Watch(d, keepNative, feature.Versions(api.NativeGroup, api.PolicyKind, "v1"))
 	n.bindings = feature.Watch(d, keepNative, feature.Versions(api.NativeGroup, api.BindingKind, "v1"))
 	n.writer = newNativeWriter(n, d.Client)
@@ -117,6 +120,9 @@ func (n *natives) ownReady() error {
 // of its last build. If stale is set, it finds anew which policies are wanted. Mutators of
 // the hidden kinds are missing from the list because they cannot be read.
 func (n *natives) update(list []*storedMutator, config *storedConfig, stale bool, hidden []string, rules []admissionregistrationv1.RuleWithOperations) (moved bool, err error) {
+	if stay := n.excepted(); !maps.Equal(stay, n.stay) {
+		n.stay, stale = stay, true
+	}
 	if stale || n.wanted == nil {
 		wanted, err := n.findWanted(list, config)
 		if err != nil {
@@ -145,6 +151,23 @@ func (n *natives) update(list []*storedMutator, config *storedConfig, stale bool
 	}), nil
 }
 
+// excepted returns which mutators have to stay with mapd: an API server reads no exceptions.
+func (n *natives) excepted() map[string]string {
+	if n.exceptions == nil || n.Back {
+		return nil
+	}
+	now := time.Now()
+	of, next := n.exceptions().Last(now)
+	stay := make(map[string]string, len(of))
+	for policy, x := range of {
+		stay[policy] = fmt.Sprintf("%s, which an API server does not read", x)
+	}
+	if !next.IsZero() && !maps.Equal(stay, n.stay) {
+		time.AfterFunc(next.Sub(now), n.changed)
+	}
+	return stay
+}
+
 func (n *natives) findWanted(list []*storedMutator, config *storedConfig) (w *nativepolicies.Wanted, err error) {
 	if n.Back {
 		w = &nativepolicies.Wanted{Stay: map[string]string{}}
@@ -165,7 +188,7 @@ func (n *natives) findWanted(list []*storedMutator, config *storedConfig) (w *na
 		exclusions = config.Value
 	}
 	err = feature.Guarded(func() error {
-		w = nativepolicies.Want(all, nativepolicies.Options{Config: exclusions, Exempt: n.Exempt, Types: n.types})
+		w = nativepolicies.Want(all, nativepolicies.Options{Config: exclusions, Exempt: n.Exempt, Types: n.types, Stay: n.stay})
 		return nil
 	})
 	if err != nil {

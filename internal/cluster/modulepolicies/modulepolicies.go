@@ -377,6 +377,13 @@ func (g *Feature) publish(policies []*kubewarden.Policy, programs []*policy.Poli
 	return nil
 }
 
+// Policies implements feature.Named.
+func (g *Feature) Policies(f func(*unstructured.Unstructured)) {
+	for _, s := range g.list {
+		f(s.Object)
+	}
+}
+
 // Holds implements feature.Feature.
 func (g *Feature) Holds(id string) bool {
 	return g.state != nil && slices.ContainsFunc(g.state.Policies, func(s PolicyState) bool { return s.ID == id })

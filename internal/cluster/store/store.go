@@ -135,15 +135,17 @@ func New(o Options) *Store {
 	s.compiler.slow = newSlow(s.changes.Notify)
 	s.sources = binding.Sources{Params: s.params, Namespaces: s.namespaces, Equivalents: policyset.Equivalents(types)}
 	s.engine = engine.Options{Authorizer: s.authorizer, Convert: policyset.Convert(types), Resolver: o.Resolver}
+	s.features = o.Features
+	for _, f := range s.features {
+		if f, ok := f.(feature.Excepter); ok {
+			s.sources.Exceptions = f.Exceptions
+		}
+	}
 	deps := feature.Deps{
 		Client: o.Dynamic, Log: log, Policy: s.compiler.deps, Sources: s.sources, Engine: s.engine, Authorizer: s.authorizer,
 		Changed: s.changes.Notify, Own: own{s},
 	}
-	s.features = o.Features
 	for _, f := range s.features {
-		if f, ok := f.(feature.Excepter); ok {
-			s.sources.Exceptions = f.Exceptions // from mapd's own policies: those of deps have none
-		}
 		f.Start(deps)
 	}
 	return s

@@ -7,6 +7,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // A requirement is one requirement of a label selector. Its values are sorted and
@@ -26,17 +28,14 @@ type conjunction []requirement
 // server cannot parse it returns the empty one: requests then get an error, so
 // all of them have to reach mapd.
 func conjunctionOf(s *metav1.LabelSelector) conjunction {
-	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+	if api.SelectsAll(s) {
 		return nil
 	}
 	if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
 		return nil
 	}
 	var out conjunction
-	for k, v := range s.MatchLabels {
-		out = append(out, requirement{k, metav1.LabelSelectorOpIn, []string{v}})
-	}
-	for _, e := range s.MatchExpressions {
+	for _, e := range api.Requirements(s) {
 		out = append(out, requirement{e.Key, e.Operator, sortedSet(e.Values)})
 	}
 	return out.normal()

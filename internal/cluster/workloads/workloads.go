@@ -109,6 +109,7 @@ func (w *Feature) Name() string { return "expansion" }
 // Start implements feature.Feature.
 func (w *Feature) Start(d feature.Deps) {
 	w.log, w.types, w.engine = d.Log, d.Policy.Types, engine.New(d.Engine)
+	d.Sources.Exceptions = nil // an API server reads none
 	w.sources = validating.Sources{Sources: d.Sources, Types: w.types, Convert: d.Engine.Convert, Authorizer: d.Authorizer}
 	w.templates = feature.Watch(d, templateDecoder.Keep, feature.Versions(api.ExpansionGroup, legacy.TemplateKind, "v1beta1", "v1alpha1"))
 	w.natives = store.NewCompiled(d)

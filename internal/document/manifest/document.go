@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,6 +44,21 @@ type Document struct {
 	at     int       // in parent's items
 	inJSON bool      // the text of its List is JSON
 	packed []byte    // the object as JSON, see Pack
+	list   *listText // the text of the List of an item
+	path   []int     // of a packed item: its places in the Lists around it, the innermost first
+}
+
+// listText is the text of a List. It is parsed again if an item that is packed has to say where
+// something stands.
+type listText struct {
+	text []byte
+	once sync.Once
+	node *yaml.Node
+}
+
+func (w *listText) root() *yaml.Node {
+	w.once.Do(func() { w.node, _, _ = parseYAML(w.text) })
+	return w.node
 }
 
 // Name is how messages call the object: kind and name, with the namespace where
@@ -147,10 +164,29 @@ func (d *Document) sourceLine(line int) string {
 // root is the document's syntax tree, or nil if it has none (some JSON is not
 // YAML).
 func (d *Document) root() *yaml.Node {
-	if d.node == nil && !d.item && (d.JSON || d.packed != nil) {
+	switch {
+	case d.node != nil:
+	case d.path != nil:
+		n := d.list.root()
+		for _, at := range slices.Backward(d.path) {
+			if n = itemOf(n, at); n == nil {
+				break
+			}
+		}
+		d.node = n
+	case !d.item && (d.JSON || d.packed != nil):
 		d.node, _, _ = parseYAML(d.text)
 	}
 	return d.node
+}
+
+// itemOf returns an item of a List; nil if that has no such one.
+func itemOf(list *yaml.Node, at int) *yaml.Node {
+	n, _ := lookup(list, "items")
+	if n == nil || n.Kind != yaml.SequenceNode || at >= len(n.Content) {
+		return nil
+	}
+	return n.Content[at]
 }
 
 // Part returns the object at a path of the document, in the form of field.Path, as a

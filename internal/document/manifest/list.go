@@ -26,6 +26,9 @@ func (d *Document) open(yield func(*Document, error) bool) bool {
 	if n, _ := lookup(d.root(), "items"); n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == len(items) {
 		nodes = n.Content
 	}
+	if d.list == nil {
+		d.list = &listText{text: d.text}
+	}
 	for i, v := range items {
 		m, ok := v.(map[string]any)
 		if !ok {
@@ -34,7 +37,7 @@ func (d *Document) open(yield func(*Document, error) bool) bool {
 			}
 			continue
 		}
-		item := &Document{parent: d, at: i, File: d.File, Index: d.Index, Line: d.Line, Explicit: i > 0 || d.Explicit, text: d.text, first: d.first, item: true, inJSON: d.JSON || d.inJSON}
+		item := &Document{parent: d, at: i, File: d.File, Index: d.Index, Line: d.Line, Explicit: i > 0 || d.Explicit, text: d.text, first: d.first, item: true, inJSON: d.JSON || d.inJSON, list: d.list}
 		if nodes != nil {
 			item.node = nodes[i]
 			item.Line = d.first + nodes[i].Line - 1
@@ -44,6 +47,12 @@ func (d *Document) open(yield func(*Document, error) bool) bool {
 		item.Raw = Rewrite(item, item.Object.Object)
 		if !item.open(yield) {
 			return false
+		}
+		if item.packed != nil { // so nobody needs this part of the List, of which there may be very much
+			items[i] = nil
+			if nodes != nil {
+				nodes[i] = &yaml.Node{}
+			}
 		}
 	}
 	return true

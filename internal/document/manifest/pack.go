@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"runtime"
 	"sync"
@@ -9,10 +10,10 @@ import (
 )
 
 // Pack keeps the object as JSON, in a tenth of the space: Object has no more than
-// its kind and its name then, and JSONText has all of it. It is not for documents
-// that are to be rewritten.
+// its kind and its name then, and JSONText has all of it; Raw of an item of a List is
+// empty. It is not for documents that are to be rewritten.
 func (d *Document) Pack() {
-	if d.Object == nil || d.item || d.packed != nil {
+	if d.Object == nil || d.item && d.parent == nil || d.packed != nil {
 		return
 	}
 	text, err := json.Marshal(d.Object.Object)
@@ -30,6 +31,17 @@ func (d *Document) Pack() {
 		head["metadata"] = names
 	}
 	d.packed, d.node, d.source = text, nil, nil
+	if d.item {
+		// The List has the syntax tree and the objects of all its items.
+		for p := d; p.parent != nil; p = p.parent {
+			d.path = append(d.path, p.at)
+		}
+		d.parent, d.Raw = nil, []byte{}
+	} else if cap(d.text) > len(d.text) {
+		// It has grown line by line, to up to twice what it has.
+		d.text = bytes.Clone(d.text)
+		d.Raw = d.text
+	}
 	d.Object = &unstructured.Unstructured{Object: head}
 }
 

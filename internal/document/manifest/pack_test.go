@@ -34,6 +34,10 @@ func TestReadAll(t *testing.T) {
 	files = append(files, filepath.Join(dir, "missing.yaml"))
 	add("json.json", `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}{"kind": 1}`)
 	add("list.yaml", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {generateName: p}}\n- 7\n- {apiVersion: v1, kind: Pod}\n")
+	add("lists.yaml", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMapList\n  items:\n  - metadata: {name: one}\n    data: {j: 1, k: 2}\n  - metadata: {name: two}\n"+
+		"    data:\n      k: 3\n- {apiVersion: v1, kind: ConfigMap, data: {k: 4}, metadata: {name: three}}\n- 8\n")
+	add("lists.json", `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "j"},
+		"data": {"k": "v"}}, {"apiVersion": "v1", "kind": "ConfigMap"}]}`)
 	add("comment.yaml", "# nothing\n")
 	files = append(files, Stdin)
 	const stdin = "apiVersion: v1\nkind: Pod\nmetadata: {name: last}\n"

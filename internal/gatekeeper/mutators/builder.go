@@ -15,6 +15,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/gatekeeper/translate"
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/direct"
@@ -29,6 +30,8 @@ type Options struct {
 	Moved func(id string) bool
 	// Namespace returns the Namespace of a request. Nil: there are none.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
+	// Sources are those of engine.SetOptions.
+	Sources *binding.Sources
 	// External says that the Engine has a Resolver, which asks Providers. Without one,
 	// mutators with external data do not run.
 	External bool
@@ -145,7 +148,7 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 		members[i].Wakes = w
 	}
 	return r, engine.SetOptions{
-		Members: members, Bound: len(all), Namespace: o.Namespace,
+		Members: members, Bound: len(all), Namespace: o.Namespace, Sources: o.Sources,
 		Excludes: func(namespace string) bool { return config.Excludes(api.GatekeeperProcess, namespace) },
 		Explain: func(member int, obj, selected *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error {
 			return explain(running[member], obj, selected, req, ns)

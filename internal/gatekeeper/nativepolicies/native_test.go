@@ -117,6 +117,15 @@ func TestWantExempt(t *testing.T) {
 	}
 }
 
+// What has to stay gets no policy, nor does what has to run after it.
+func TestWantStay(t *testing.T) {
+	list := []Mutator{assign(t, "a", "spec.nodeName", "n"), assign(t, "b", "spec.nodeName", "m"), assign(t, "c", "spec.schedulerName", "s")}
+	w := Want(list, Options{Stay: map[string]string{"Assign/a": "exception shop/x", "Assign/other": "y"}})
+	if len(w.Units) != 1 || len(w.Units[0].Owners) != 1 || w.Units[0].Owners[0].Name != "c" || w.Stay["Assign/a"] != "exception shop/x" || w.Stay["Assign/b"] == "" || w.Stay["Assign/c"] != "" {
+		t.Errorf("units %v, stay %v", w.Units, w.Stay)
+	}
+}
+
 // cluster is what is stored, and what servers make of it.
 type cluster struct {
 	random  *rand.Rand

@@ -1,6 +1,7 @@
 package nativepolicies
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -29,6 +30,8 @@ type Options struct {
 	// Exempt are namespaces that mapd, and so its policies, leave alone.
 	Exempt []string
 	Types  *openapi.Types
+	// Stay says, by ID, why a mutator gets no policy, whatever it does.
+	Stay map[string]string
 }
 
 // Part is a policy or a binding of a Unit, without its API group.
@@ -68,7 +71,7 @@ func Want(ms []Mutator, o Options) *Wanted {
 		behind := map[string]string{}
 		for i := range units {
 			for _, v := range units[i].Verdicts {
-				if why := whyNot(&units[i], v); why != "" {
+				if why := cmp.Or(whyNot(&units[i], v), o.Stay[v.ID]); why != "" {
 					behind[v.ID] = why
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -48,9 +49,7 @@ func sameSelectors(ms []*legacy.Mutator) bool {
 // The binding is about the object before all of them.
 func relabelled(m *legacy.Mutator, ms []*legacy.Mutator) bool {
 	selects := func(key string) bool {
-		s := m.Match.NamespaceSelector
-		_, ok := s.MatchLabels[key]
-		return ok || slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+		return slices.ContainsFunc(api.Requirements(m.Match.NamespaceSelector), func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 	}
 	return mayBeNamespace(m) && slices.ContainsFunc(ms, func(o *legacy.Mutator) bool {
 		return o != m && mayBeNamespace(o) && writesLabels(o) && (len(o.Location) < 3 || selects(o.Location[2].Name))

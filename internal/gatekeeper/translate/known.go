@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -200,7 +201,7 @@ func undeclaredIn(v any, p openapi.Place) string {
 		if _, list := p.Element(); list || p.Scalar() != "" {
 			return ""
 		}
-		for _, k := range sortedKeys(v) {
+		for _, k := range slices.Sorted(maps.Keys(v)) {
 			at, ok := p.Field(k)
 			if !ok {
 				return k

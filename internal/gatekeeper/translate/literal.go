@@ -88,10 +88,6 @@ func scalars(values iter.Seq[any]) bool {
 	return true
 }
 
-func sortedKeys(m map[string]any) []string {
-	return slices.Sorted(maps.Keys(m))
-}
-
 // fieldOrder returns the keys of an object as people write them.
 func fieldOrder(m map[string]any) []string { return celgen.FieldOrder(m) }
 

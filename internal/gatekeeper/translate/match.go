@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/celgen"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -250,15 +251,7 @@ func (f form) selects(s *metav1.LabelSelector, labels expr, parameter string) (e
 	if f.params {
 		terms = f.selectsParam(s, labels, parameter)
 	} else {
-		keys := make([]string, 0, len(s.MatchLabels))
-		for k := range s.MatchLabels {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			terms = append(terms, hasOneOf(labels, k, []string{s.MatchLabels[k]}))
-		}
-		for _, r := range s.MatchExpressions {
+		for _, r := range api.Requirements(s) {
 			terms = append(terms, requirement(labels, r))
 		}
 	}

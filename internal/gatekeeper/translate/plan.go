@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -203,7 +204,7 @@ func largeIn(v any) (int64, bool) {
 			}
 		}
 	case map[string]any:
-		for _, k := range sortedKeys(v) {
+		for _, k := range slices.Sorted(maps.Keys(v)) {
 			if i, ok := largeIn(v[k]); ok {
 				return i, true
 			}
@@ -216,7 +217,7 @@ func largeIn(v any) (int64, bool) {
 func contains(v any, is func(any) bool) bool {
 	switch v := v.(type) {
 	case map[string]any:
-		return slices.ContainsFunc(sortedKeys(v), func(k string) bool { return contains(v[k], is) })
+		return slices.ContainsFunc(slices.Sorted(maps.Keys(v)), func(k string) bool { return contains(v[k], is) })
 	case []any:
 		return slices.ContainsFunc(v, func(e any) bool { return contains(e, is) })
 	}

@@ -3,7 +3,6 @@ package translate
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
@@ -177,10 +177,10 @@ func matchWords(m *legacy.Mutator) []string {
 	default:
 		s = append(s, "if its name "+nameWords(p))
 	}
-	if sel := m.Match.LabelSelector; !empty(sel) {
+	if sel := m.Match.LabelSelector; !api.SelectsAll(sel) {
 		s = append(s, "if its label "+selectorWords(sel))
 	}
-	if sel := m.Match.NamespaceSelector; !empty(sel) {
+	if sel := m.Match.NamespaceSelector; !api.SelectsAll(sel) {
 		s = append(s, "in namespaces whose label "+selectorWords(sel))
 	}
 	if len(m.Match.Namespaces) > 0 {
@@ -195,10 +195,7 @@ func matchWords(m *legacy.Mutator) []string {
 // selectorWords go after "label": "app is web and tier is front or back".
 func selectorWords(sel *metav1.LabelSelector) string {
 	var terms []string
-	for _, k := range slices.Sorted(maps.Keys(sel.MatchLabels)) {
-		terms = append(terms, word(k)+" is "+word(sel.MatchLabels[k]))
-	}
-	for _, r := range sel.MatchExpressions {
+	for _, r := range api.Requirements(sel) {
 		var values []string
 		for _, v := range r.Values {
 			values = append(values, word(v))
@@ -212,10 +209,6 @@ func selectorWords(sel *metav1.LabelSelector) string {
 		terms = append(terms, word(r.Key)+" "+is[r.Operator])
 	}
 	return enumerate(terms, "and")
-}
-
-func empty(s *metav1.LabelSelector) bool {
-	return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0
 }
 
 // namespaceWords names namespaces: "the namespaces a and b", "namespaces that begin

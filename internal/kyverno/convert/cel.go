@@ -107,7 +107,7 @@ func typeInCEL(e expr) string {
 		return "dyn"
 	case textCall.MatchString(e.Text):
 		return "string"
-	case typeOfKey(e) != "":
+	case keyOr.MatchString(e.Text):
 		return typeOfKey(e)
 	case ofObject.MatchString(e.Text) && !typedCall.MatchString(e.Text):
 		return "dyn"
@@ -116,14 +116,11 @@ func typeInCEL(e expr) string {
 }
 
 // typeOfKey is the type that CEL knows of a member in brackets with a value for where it is missing:
-// that of the value. It is "" for anything else.
+// that of the value. It is "" where that is not known.
 func typeOfKey(e expr) string {
-	m := keyOr.FindStringSubmatch(e.Text)
-	if m == nil {
-		return ""
-	}
+	other := keyOr.FindStringSubmatch(e.Text)[1]
 	depth := 0
-	for _, c := range m[1] {
+	for _, c := range other {
 		switch c {
 		case '(':
 			depth++
@@ -134,8 +131,17 @@ func typeOfKey(e expr) string {
 			return "" // more follows the value
 		}
 	}
-	if strings.HasSuffix(m[1], `"`) {
-		return "string"
+	if chosen := choice.FindStringSubmatch(other); chosen != nil {
+		other = chosen[1]
 	}
-	return typeInCEL(atom(m[1], e.Type))
+	if strings.Contains(other, " ? ") {
+		return ""
+	}
+	if typ := typeInCEL(atom(other, e.Type)); typ == "string" {
+		return typ
+	}
+	return ""
 }
+
+// choice matches a conditional with a text for where the condition does not hold.
+var choice = regexp.MustCompile(`^.* \? (.*) : "[^"]*"$`)

@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
@@ -22,7 +23,7 @@ var celControllers = map[string]string{
 // celControllers if the policy is about Pods alone and does not name others.
 func celAutogen(s *policy.CELSpec) []string {
 	m := s.MatchConstraints
-	if m == nil || m.ObjectSelector != nil && (len(m.ObjectSelector.MatchLabels) > 0 || len(m.ObjectSelector.MatchExpressions) > 0) ||
+	if m == nil || !api.SelectsAll(m.ObjectSelector) ||
 		len(m.ExcludeResourceRules) > 0 || len(m.ResourceRules) != 1 {
 		return nil
 	}

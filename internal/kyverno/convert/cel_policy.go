@@ -194,7 +194,9 @@ func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (ou
 			text = m.JSONPatch.Expression
 		}
 		uses := slices.ContainsFunc(open, func(name string) bool {
-			return name == "" || regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`\b`).MatchString(text)
+			quoted := regexp.QuoteMeta(name)
+			asks := regexp.MustCompile(`\bhas\([^()]*\.` + quoted + `\)|\.\?` + quoted + `\b`) // it does something where there is none
+			return name == "" || regexp.MustCompile(`\b`+quoted+`\b`).MatchString(text) && !asks.MatchString(text)
 		})
 		var last *admissionregistrationv1.JSONPatch
 		if len(out) > 0 {

@@ -21,7 +21,7 @@ type Excepted struct {
 	Reason    string `json:"reason"`
 	// Until is empty for an exception without an end.
 	Until string `json:"until,omitempty"`
-	// Policies are those that leave the object alone, each with its binding, as
+	// Policies are those that leave the object alone, each with its binding if it has one, as
 	// policy › binding.
 	Policies []string `json:"policies"`
 	// Changes are what becomes of the object when the exception ends, besides what follows from
@@ -56,7 +56,11 @@ func (a *Asking) excepted(ctx context.Context, s *Set, of *Resource, u *unstruct
 			}
 			out, holding = append(out, e), append(holding, x)
 		}
-		if by := o.Policy + " › " + o.Binding; !slices.Contains(out[at].Policies, by) { // both rounds say so
+		by := o.Policy
+		if o.Binding != "" {
+			by += " › " + o.Binding
+		}
+		if !slices.Contains(out[at].Policies, by) { // both rounds say so
 			out[at].Policies = append(out[at].Policies, by)
 		}
 	}

@@ -1,6 +1,8 @@
 package blame
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -132,7 +134,7 @@ func (a *againReader) walk(b *explain.Blame, value any, at []string, by []explai
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			var of *explain.Blame
 			if b != nil {
 				of = b.Fields[key]

@@ -2,6 +2,7 @@ package blame
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,7 +77,7 @@ func fieldSet(entry metav1.ManagedFieldsEntry) map[string]any {
 
 func appendManaged(out []Line, line Line, at []byte, set map[string]any, value any) []Line {
 	leaf := true
-	for _, key := range sortedKeys(set) {
+	for _, key := range slices.Sorted(maps.Keys(set)) {
 		if key == "." {
 			continue
 		}
@@ -93,15 +94,6 @@ func appendManaged(out []Line, line Line, at []byte, set map[string]any, value a
 		out = append(out, line)
 	}
 	return out
-}
-
-func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // member returns what a name of managedFields means in a value: "f:name" is a field,

@@ -213,11 +213,7 @@ func exemptSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
 }
 
 func sameSelector(a, b *metav1.LabelSelector) bool {
-	return metav1.FormatLabelSelector(a) == metav1.FormatLabelSelector(b) || selectsAll(a) && selectsAll(b)
-}
-
-func selectsAll(s *metav1.LabelSelector) bool {
-	return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0
+	return metav1.FormatLabelSelector(a) == metav1.FormatLabelSelector(b) || api.SelectsAll(a) && api.SelectsAll(b)
 }
 
 // condition returns an entry's condition of that name. An entry has no

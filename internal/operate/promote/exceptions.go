@@ -95,13 +95,13 @@ func condition(x *binding.Exception, bindings []string, now time.Time) (text, wh
 		all = append(all, named("name", spec.Names))
 	}
 	if m := spec.Match; m != nil {
-		if s := m.NamespaceSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+		if !api.SelectsAll(m.NamespaceSelector) {
 			return "", "it selects namespaces by labels; name them"
 		}
 		if len(m.ExcludeResourceRules) > 0 {
 			return "", "it has excludeResourceRules"
 		}
-		if s := m.ObjectSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+		if s := m.ObjectSelector; !api.SelectsAll(s) {
 			var either []celgen.Expr
 			for _, name := range []string{"object", "oldObject"} {
 				o := celgen.Ident(name)
@@ -137,15 +137,7 @@ func requirements(o celgen.Expr, s *metav1.LabelSelector) (out []celgen.Expr) {
 	among := func(key string, values []string) celgen.Expr {
 		return celgen.All(has(key), celgen.Among(celgen.Call(label(key), "value"), values))
 	}
-	keys := make([]string, 0, len(s.MatchLabels))
-	for key := range s.MatchLabels {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		out = append(out, among(key, []string{s.MatchLabels[key]}))
-	}
-	for _, r := range s.MatchExpressions {
+	for _, r := range api.Requirements(s) {
 		switch r.Operator {
 		case metav1.LabelSelectorOpIn:
 			out = append(out, among(r.Key, r.Values))

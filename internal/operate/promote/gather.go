@@ -3,6 +3,7 @@ package promote
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,10 +199,5 @@ func (p *Promoter) Policies(ctx context.Context, to Direction) ([]string, error)
 			}
 		}
 	}
-	var out []string
-	for name := range names {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out, nil
+	return slices.Sorted(maps.Keys(names)), nil
 }

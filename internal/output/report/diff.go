@@ -250,7 +250,8 @@ func scalars(list []any) bool {
 // prints none.
 type Colour bool
 
-func (c Colour) paint(code, s string) string {
+// Paint returns s in the colour of an escape code.
+func (c Colour) Paint(code, s string) string {
 	if !c {
 		return s
 	}
@@ -262,18 +263,18 @@ func (c Colour) paint(code, s string) string {
 // its path.
 func WriteDiff(w io.Writer, title string, changes []Change, colour Colour) error {
 	var b strings.Builder
-	b.WriteString(colour.paint("1", Line(title)) + "\n")
+	b.WriteString(colour.Paint("1", Line(title)) + "\n")
 	for _, c := range changes {
 		c.Path = Line(c.Path)
 		switch {
 		case c.Moved:
-			b.WriteString(colour.paint("33", "~ "+c.Path+": order "+Printable(fmt.Sprintf("[%s] → [%s]", c.Before, c.After))) + "\n")
+			b.WriteString(colour.Paint("33", "~ "+c.Path+": order "+Printable(fmt.Sprintf("[%s] → [%s]", c.Before, c.After))) + "\n")
 		case c.Before == nil:
 			writeWhole(&b, "+ ", c.Path, c.After, "32", colour)
 		case c.After == nil:
 			writeWhole(&b, "- ", c.Path, c.Before, "31", colour)
 		default:
-			b.WriteString(colour.paint("33", "~ "+c.Path+": ") + colour.paint("31", inline(c.Before)) + " → " + colour.paint("32", inline(c.After)) + "\n")
+			b.WriteString(colour.Paint("33", "~ "+c.Path+": ") + colour.Paint("31", inline(c.Before)) + " → " + colour.Paint("32", inline(c.After)) + "\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -282,11 +283,11 @@ func WriteDiff(w io.Writer, title string, changes []Change, colour Colour) error
 
 func writeWhole(b *strings.Builder, sign, path string, v any, code string, colour Colour) {
 	if !nested(v) {
-		b.WriteString(colour.paint(code, sign+path+": "+inline(v)) + "\n")
+		b.WriteString(colour.Paint(code, sign+path+": "+inline(v)) + "\n")
 		return
 	}
-	b.WriteString(colour.paint(code, sign+path+":") + "\n")
+	b.WriteString(colour.Paint(code, sign+path+":") + "\n")
 	for line := range strings.Lines(string(manifest.Encode(v))) {
-		b.WriteString(colour.paint(code, sign+"    "+Line(strings.TrimSuffix(line, "\n"))) + "\n")
+		b.WriteString(colour.Paint(code, sign+"    "+Line(strings.TrimSuffix(line, "\n"))) + "\n")
 	}
 }

@@ -1,7 +1,6 @@
 package syntax
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/mapd-project/mapd/pkg/api"
@@ -38,33 +37,11 @@ func (e *Error) Error() string { return e.Text }
 //	 | variables.b
 //	 |          ^
 func (e *Error) Render() string {
-	lines := strings.Split(e.Expr, "\n")
-	var b strings.Builder
+	texts := make([]string, len(e.Issues))
 	for i, issue := range e.Issues {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(strconv.Itoa(issue.Line) + ":" + strconv.Itoa(issue.Column) + ": " + issue.Message)
-		if issue.Line > len(lines) {
-			continue
-		}
-		line := lines[issue.Line-1]
-		b.WriteString("\n | " + line + "\n | ")
-		column := 1
-		for _, r := range line {
-			if column == issue.Column {
-				break
-			}
-			// A tab moves the caret as far as it moves the text.
-			if r != '\t' {
-				r = ' '
-			}
-			b.WriteRune(r)
-			column++
-		}
-		b.WriteByte('^')
+		texts[i] = issue.Render(e.Expr)
 	}
-	return b.String()
+	return strings.Join(texts, "\n")
 }
 
 // NewError returns the error for an expression that is wrong as a whole.

@@ -141,7 +141,7 @@ func (d *Draft) Write(spot *openapi.Spot, t tree.Token, old any, found bool, val
 		return true
 	}
 	switch {
-	case spot != nil && isContainer(old) && isContainer(value):
+	case spot != nil && IsContainer(old) && IsContainer(value):
 		if path == "" {
 			path = string(d.Edit.AppendPath(nil, t))
 		}
@@ -155,7 +155,7 @@ func (d *Draft) Write(spot *openapi.Spot, t tree.Token, old any, found bool, val
 		d.ends = append(d.ends, len(d.text))
 	}
 	d.written = true
-	if isContainer(value) {
+	if IsContainer(value) {
 		d.Edit.Release(value) // it may be a part of the object already
 	}
 	switch at := d.Edit.At().(type) {
@@ -262,7 +262,8 @@ func nameOf(v any) (string, bool) {
 	return name, ok
 }
 
-func isContainer(v any) bool {
+// IsContainer reports whether v is a map or a list.
+func IsContainer(v any) bool {
 	switch v.(type) {
 	case map[string]any, []any:
 		return true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/openapi/smd"
+	"github.com/mapd-project/mapd/pkg/policy/draft"
 )
 
 // Check validates an apply configuration and refuses atomic content in it
@@ -288,7 +289,7 @@ func (c checker) atomics(found []string, path []string, v any, tr smd.TypeRef) [
 			found = append(found, strings.Join(path, ""))
 		}
 		for key, child := range v {
-			if f, ok := atom.Map.FindField(key); ok && mayHold(child) {
+			if f, ok := atom.Map.FindField(key); ok && draft.IsContainer(child) {
 				found = c.atomics(found, append(path, ".", key), child, f.Type)
 			}
 		}
@@ -300,20 +301,12 @@ func (c checker) atomics(found []string, path []string, v any, tr smd.TypeRef) [
 			found = append(found, strings.Join(path, ""))
 		}
 		for i, child := range v {
-			if mayHold(child) {
+			if draft.IsContainer(child) {
 				found = c.atomics(found, append(path, "[", strconv.Itoa(i), "]"), child, atom.List.ElementType)
 			}
 		}
 	}
 	return found
-}
-
-func mayHold(v any) bool {
-	switch v.(type) {
-	case map[string]any, []any:
-		return true
-	}
-	return false
 }
 
 func isZeroRef(tr smd.TypeRef) bool { return tr == smd.TypeRef{} }

@@ -67,7 +67,7 @@ func (p *patching) write(ops []cel.PatchOp, n int) bool {
 // writeMember applies an operation to a member of the map at the cursor.
 func (p *patching) writeMember(op *cel.PatchOp, at map[string]any, key string) bool {
 	old, found := at[key]
-	if p.ops > 1 && isContainer(old) {
+	if p.ops > 1 && draft.IsContainer(old) {
 		return false
 	}
 	token := tree.Token{Key: key}
@@ -105,7 +105,7 @@ func (p *patching) writeElement(op *cel.PatchOp, at []any, key string) bool {
 	} else {
 		return false
 	}
-	if p.ops > 1 && isContainer(old) {
+	if p.ops > 1 && draft.IsContainer(old) {
 		return false
 	}
 	token := tree.Token{Index: i}
@@ -138,14 +138,6 @@ func overlap(a, b string) bool {
 func position(token string, list []any) (int, bool) {
 	i, err := strconv.Atoi(token)
 	return i, err == nil && i < len(list) && token[0] >= '0' && token[0] <= '9' && (token[0] != '0' || len(token) == 1)
-}
-
-func isContainer(v any) bool {
-	switch v.(type) {
-	case map[string]any, []any:
-		return true
-	}
-	return false
 }
 
 // plainPointer reports whether a path is a JSON pointer to something below the
