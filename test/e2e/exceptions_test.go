@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
 
@@ -25,7 +27,7 @@ func TestExceptions(t *testing.T) {
 	t.Parallel()
 	a := &admin{cluster.Installed(t, cluster.InstallOptions{Replicas: 2})}
 	a.NeedProcesses(t)
-	x := &exceptions{admin: a, namespace: "e2e-exceptions", policy: "e2e-exceptions"}
+	x := &exceptions{admin: a, namespace: "e2e-exceptions", policy: "e2e-exceptions", resource: api.PolicyResource, group: api.OwnGroup}
 	a.namespace(t, x.namespace, map[string]string{"exceptions": "e2e"})
 	a.draw(t, drawing{name: x.policy, resources: "configmaps", namespaces: "exceptions: e2e", mutations: []string{label("policy", `"yes"`)}})
 	x.becomes(t, "the policy alone", true)
@@ -34,10 +36,63 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
+// Exceptions from a mutator of Gatekeeper: while mapd runs it, and while it is a policy that the
+// API server runs, which knows no exceptions.
+func TestExceptionsOfMutators(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{Native: true})
+	overlay := output(t, exec.Command(cluster.Program(t, "kubectl"), "kustomize", manifests(t, "overlays", "native")))
+	g := &movers{&gatekeeperInstall{cluster.Install(t, c, cluster.InstallOptions{Manifest: overlay, Replicas: -1})}, api.NativeGroup}
+	a := &admin{g.Mapd}
+	x := &exceptions{admin: a, namespace: "e2e-exceptions", policy: "AssignMetadata/e2e-exceptions", resource: "assignmetadata", group: legacy.Group}
+	g.define(t)
+	a.namespace(t, x.namespace, nil)
+	g.Apply(t, `
+apiVersion: mutations.gatekeeper.sh/v1
+kind: AssignMetadata
+metadata: {name: e2e-exceptions}
+spec:
+  match: {namespaces: [e2e-exceptions], kinds: [{apiGroups: [""], kinds: [ConfigMap]}]}
+  location: metadata.labels.policy
+  parameters: {assign: {value: "yes"}}
+`)
+	running := g.AddReplica(t, "--legacy=on")
+	g.WaitReady(t)
+	x.becomes(t, "the mutator alone", true)
+	t.Run("ends", x.ends)
+	t.Run("tenants", x.tenants)
+
+	g.AddReplica(t, "--legacy=native")
+	g.WaitReady(t)
+	g.Remove(t, running)
+	g.keeps(t, "assignmetadata-e2e-exceptions")
+	x.becomes(t, "the policy in its place", true)
+	t.Run("ends as a policy", x.ends)
+	// Whoever deletes an exception has the policy back at once, and not at its end.
+	if err := x.create(t, x.Config, x.exception("long", time.Now().Add(time.Hour), x.policy)); err != nil {
+		t.Fatal(err)
+	}
+	g.keeps(t)
+	x.becomes(t, "the exception holds", false)
+	if err := g.state(x.policy, "running", "exception e2e-exceptions/long")(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := x.Dynamic.Resource(api.Exceptions).Namespace(x.namespace).Delete(t.Context(), "long", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	g.keeps(t, "assignmetadata-e2e-exceptions")
+	x.becomes(t, "it is deleted", true)
+}
+
 type exceptions struct {
 	*admin
-	namespace, policy string
+	namespace string
+	// policy is as exceptions name it; the verb except is asked of resource in group.
+	policy, resource, group string
 }
+
+// name is that of the policy's object.
+func (x *exceptions) name() string { return x.policy[strings.Index(x.policy, "/")+1:] }
 
 // exception is one of the namespace from policies.
 func (x *exceptions) exception(name string, until time.Time, policies ...string) *unstructured.Unstructured {
@@ -157,7 +212,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
 `, x.namespace))
 	alice := x.As("alice")
 	hour := time.Now().Add(time.Hour)
-	refused := fmt.Sprintf(`user "alice" must have the verb "except" on mutatingadmissionpolicies %q of admissionregistration.mapd.dev in namespace %q`, x.policy, x.namespace)
+	refused := fmt.Sprintf(`user "alice" must have the verb "except" on %s %q of %s in namespace %q`, x.resource, x.name(), x.group, x.namespace)
 	cluster.Eventually(t, cluster.Patience, "a tenant without the verb is refused", func(context.Context) error {
 		err := x.create(t, alice, x.exception("alice", hour, x.policy))
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), refused) {
@@ -170,14 +225,14 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: except, namespace: %[1]s}
 rules:
-- {apiGroups: [admissionregistration.mapd.dev], resources: [mutatingadmissionpolicies], resourceNames: [%[2]s], verbs: [except]}
+- {apiGroups: [%[2]s], resources: [%[3]s], resourceNames: [%[4]s], verbs: [except]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: except, namespace: %[1]s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: except}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
-`, x.namespace, x.policy))
+`, x.namespace, x.group, x.resource, x.name()))
 	cluster.Eventually(t, cluster.Patience, "a tenant with the verb", func(context.Context) error {
 		err := x.create(t, alice, x.exception("alice", hour, x.policy))
 		if apierrors.IsAlreadyExists(err) {
