@@ -4,13 +4,22 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mapd-project/mapd/internal/cluster/store"
+	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/internal/operate/doctor"
+	"github.com/mapd-project/mapd/pkg/api"
+	"github.com/mapd-project/mapd/pkg/mapd"
+	"github.com/mapd-project/mapd/pkg/memory"
 )
 
 type doctorFlags struct {
@@ -27,7 +36,10 @@ const doctorLong = `Check mapd's health in a cluster, and print one line for eac
   ×  broken
 
 Below ‼, ? and × is what to do. doctor changes nothing; it makes one dry run, to see
-whether the API server reaches mapd.
+whether the API server reaches mapd. Which objects that Argo CD or Flux applies would
+differ from Git it takes from the ConfigMap mapd-audit of mapd serve --audit-interval.
+Without that it evaluates the policies of mapd's group on at most %d objects of each kind
+that they match, which needs the rights of mapd audit.
 
 Exit codes:
   0    no × and no ?
@@ -42,7 +54,7 @@ func newDoctor(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "doctor",
 		Short:   "Check mapd's health in a cluster",
-		Long:    doctorLong,
+		Long:    fmt.Sprintf(doctorLong, doctor.Sampled),
 		Example: "  mapd doctor --context kind-test",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,6 +67,35 @@ func newDoctor(s streams) *cobra.Command {
 	choiceVarP(fl, &f.output, "output", "o", "text", "", "text", "json")
 	fl.DurationVar(&f.timeout, "timeout", time.Minute, "how long it may take in all; one check takes at most 10s")
 	return cmd
+}
+
+// sampleQPS bounds the requests of a sample.
+const sampleQPS = 20
+
+// sample audits the first objects of each kind that policies match.
+func sample(ctx context.Context, config *rest.Config, kube kubernetes.Interface) (*audit.Report, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = sampleQPS, sampleQPS
+	expressions, err := languageOf(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	env, err := environment(expressions)
+	if err != nil {
+		return nil, err
+	}
+	c, err := audit.Connect(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	set, err := c.Load(ctx, audit.Loading{Env: env, Enforced: true, Authorizer: store.NewAuthorizer(kube)})
+	if err != nil {
+		return nil, err
+	}
+	return audit.Run(ctx, audit.Options{Cluster: c, Set: set, First: doctor.Sampled, Asking: audit.Asking{
+		Operation: admissionv1.Update, User: mapd.Requester(authenticationv1.UserInfo{}), Exempt: append(api.ExemptNamespaces(), defaultNamespace),
+		Timeout: time.Second, Memory: memory.New(auditMemory),
+	}})
 }
 
 func runDoctor(ctx context.Context, s streams, f *doctorFlags) error {
@@ -72,7 +113,7 @@ func runDoctor(ctx context.Context, s streams, f *doctorFlags) error {
 	}
 	ctx, stop := interruptible(ctx, f.timeout)
 	defer stop()
-	r := doctor.Run(ctx, doctor.Options{Kubernetes: kube, Dynamic: d})
+	r := doctor.Run(ctx, doctor.Options{Kubernetes: kube, Dynamic: d, Sample: func(ctx context.Context) (*audit.Report, error) { return sample(ctx, config, kube) }})
 	if f.output == "json" {
 		text, err := marshal(r, "  ")
 		if err != nil {

@@ -524,6 +524,7 @@ func (a *admin) doctor(t *testing.T) {
 	noKind := noParam
 	noKind.name, noKind.paramKind = "e2e-no-kind", "{apiVersion: none.mapd.dev/v1, kind: None}"
 	apply := func(text string) func() { return func() { a.mustKubectl(t, text, "apply", "-f", "-") } }
+	drifts := drawing{name: "e2e-drift", resources: "configmaps", mutations: []string{label("drift", `"yes"`)}}
 	remove := func(names ...string) func() { return func() { a.erase(t, names...) } }
 	authority, _ := newAuthority(t)
 	patch := func(kind, name, how, text string) {
@@ -553,6 +554,14 @@ func (a *admin) doctor(t *testing.T) {
 			[]string{"× params: binding e2e-no-param: there is no configmaps default/none, and it refuses what its policy would be applied to\n"}},
 		{"a paramKind that is not there", apply(noKind.yaml()), remove(noKind.name), 1,
 			[]string{"× policy e2e-no-kind: not ready: the API server does not serve none.mapd.dev/v1, kind None\n"}},
+		{"an object that Flux applies and a policy would change", func() {
+			a.mustKubectl(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: from-git, namespace: default, labels: {
+				kustomize.toolkit.fluxcd.io/name: apps, kustomize.toolkit.fluxcd.io/namespace: flux-system}}}`, "apply", "-f", "-")
+			a.mustKubectl(t, drifts.yaml(), "apply", "-f", "-")
+		}, func() {
+			a.erase(t, drifts.name)
+			a.mustKubectl(t, "", "-n", "default", "delete", "configmap", "from-git")
+		}, 0, []string{"‼ objects from Git: 1 object that would change would differ from Git: Flux Kustomization flux-system/apps (1) (a sample of "}},
 		{"rights that somebody took away", func() {
 			patch("clusterrole", "mapd", "json", `[{"op": "remove", "path": "/rules/0/verbs/0"}]`)
 			patch("flowschema", "mapd", "merge", `{"spec": {"matchingPrecedence": 9000}}`)
@@ -644,6 +653,7 @@ func (a *admin) healthy(t *testing.T) {
 			"√ CustomResourceDefinitions: ", "√ Deployment: 2 of 2 replicas ready", "√ mutating webhook: 000.mapd.dev has 1 entry (fail.never.mapd.dev), as 1 bound policy needs",
 			"√ validating webhook: ", "√ API server to mapd: a broken policy was refused by mapd (dry run)", "√ certificate: ", "caBundle vouches for it",
 			"√ installed objects: ", "√ webhooks before mapd's: none", "√ policies: 1 policy and 1 binding, all ready", "√ params: those of 1 binding exist",
+			"√ objects from Git: none that Argo CD or Flux applies would differ from it (a sample of ",
 		} {
 			if !strings.Contains(out.stdout, want) {
 				return fmt.Errorf("no %q in %s", want, out)

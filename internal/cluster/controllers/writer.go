@@ -61,7 +61,7 @@ type Options struct {
 	Counts func() []history.Counted
 
 	// Audit looks from time to time, while the lease is held, at what the policies would
-	// make of the objects that exist, and gives write what the ConfigMap auditName says
+	// make of the objects that exist, and gives write what the ConfigMap AuditName says
 	// then. It returns when ctx is done. Nil: nobody looks.
 	Audit func(ctx context.Context, write func(ctx context.Context, data map[string]string) error)
 
@@ -73,8 +73,8 @@ type Options struct {
 	Log   *slog.Logger // nil: no log
 }
 
-// auditName is the ConfigMap in mapd's namespace that has the totals of the last audit.
-const auditName = "mapd-audit"
+// AuditName is the ConfigMap in mapd's namespace that has the totals of the last audit.
+const AuditName = "mapd-audit"
 
 // Writer writes for one replica.
 type Writer struct {
@@ -283,7 +283,7 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	if t.o.Audit != nil {
 		work.Go(func() {
 			t.o.Audit(ctx, func(ctx context.Context, data map[string]string) error {
-				_, err := t.writeConfigMap(ctx, auditName, data)
+				_, err := t.writeConfigMap(ctx, AuditName, data)
 				return err
 			})
 		})

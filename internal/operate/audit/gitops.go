@@ -57,8 +57,8 @@ func (t *Totals) addDrift(owner string) {
 	t.Drift[owner]++
 }
 
-// drift says how many objects drift, and whose they are.
-func (t *Totals) drift() string {
+// Drifting says how many objects drift, and whose they are; "" if none does.
+func (t *Totals) Drifting() string {
 	n := 0
 	var owners []string
 	for _, owner := range slices.Sorted(maps.Keys(t.Drift)) {
@@ -68,6 +68,21 @@ func (t *Totals) drift() string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s that would change would differ from Git: %s; mapd export ignore writes rules for that, and mapd post-render or krm changes what is applied",
-		words.Count(n, "object", "objects"), words.Some(owners, 10))
+	return fmt.Sprintf("%s that would change would differ from Git: %s", words.Count(n, "object", "objects"), words.Some(owners, 10))
+}
+
+// DriftAdvice is what to do about objects that drift.
+const DriftAdvice = "mapd export ignore writes rules for that, and mapd post-render or krm changes what is applied"
+
+// drift is Drifting with the advice.
+func (t *Totals) drift() string {
+	if text := t.Drifting(); text != "" {
+		return text + "; " + DriftAdvice
+	}
+	return ""
+}
+
+// ReadDrift returns of Finished.Data what the audit counted in all, and what Drifting said.
+func ReadDrift(data map[string]string) (summary, drifting string) {
+	return data["summary"], strings.TrimSuffix(strings.TrimSpace(data["drift"]), "; "+DriftAdvice)
 }

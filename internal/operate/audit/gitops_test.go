@@ -71,6 +71,11 @@ func TestDrift(t *testing.T) {
 		!strings.Contains(text, "note: 3 objects that would change would differ from Git: Argo CD Application bank (1), Argo CD Application shop (2); mapd export ignore writes rules") {
 		t.Errorf("%v\n%s", r.Drift, text)
 	}
+	o := options(t, connect(t, s), Loading{})
+	o.First = 2 // of each kind, in the order of their names
+	if r, err := Run(t.Context(), o); err != nil || r.Objects != 2 || r.Drifting() != "1 object that would change would differ from Git: Argo CD Application shop (1)" {
+		t.Errorf("of a sample: %+v, %v", r, err)
+	}
 	s.Put(configMaps, "a", "three", nil)
 	put(t, s, strings.Replace(labels("team", "configmaps", `"x"`), "metadata: {name: team}", "metadata: {name: team, annotations: {mapd.dev/mode: shadow}}", 1))
 	if text, r := run(); len(r.Drift) != 0 || strings.Contains(text, "Git") {

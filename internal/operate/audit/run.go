@@ -29,6 +29,8 @@ type Options struct {
 	// kinds or resources, in any case, also with their group, such as deployments.apps.
 	Namespace, Labels string
 	Kinds             []string
+	// First, if not 0, has only the first objects of each kind read, as many as fit one page.
+	First int
 	// Keep is how many results a Report has.
 	Keep int
 	// Each is called with each result, in the order of the lists, unless it is nil.
@@ -265,6 +267,9 @@ func (a *audit) kind(ctx context.Context, t *target, done, kinds int) error {
 	}
 	current := func() *KindTotal { return &s.Totals.Kinds[len(s.Totals.Kinds)-1] }
 	l := newLister(a.Cluster, t.Resource, query{namespace: a.Namespace, labels: a.Labels}, s.At)
+	if a.First > 0 {
+		l.limit = a.First
+	}
 	for !l.at.Over {
 		err := l.next(ctx, func(items []json.RawMessage) error { return a.judgeAll(ctx, t, current(), items) })
 		switch {
@@ -276,6 +281,9 @@ func (a *audit) kind(ctx context.Context, t *target, done, kinds int) error {
 			return fmt.Errorf("%s: %w", t.GVR.GroupResource(), err)
 		}
 		s.At = l.at
+		if a.First > 0 {
+			return nil
+		}
 		if err := sleep(ctx, a.busy); err != nil {
 			return err
 		}

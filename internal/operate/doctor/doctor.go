@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/internal/operate/install"
 	"github.com/mapd-project/mapd/internal/output/report"
 	"github.com/mapd-project/mapd/internal/words"
@@ -34,7 +35,12 @@ type Options struct {
 	Now        func() time.Time // nil: time.Now
 	// Each bounds one check; 0: checkLimit. The context bounds all together.
 	Each time.Duration
+	// Sample, if not nil, audits at most the first Sampled objects of each kind.
+	Sample func(context.Context) (*audit.Report, error)
 }
+
+// Sampled is how many objects of each kind are enough for a sample: one page.
+const Sampled = 100
 
 // checkLimit is enough for a slow API server, and leaves time for the other checks if one
 // of them waits for something that does not answer.
@@ -130,7 +136,7 @@ func (x *examination) run(ctx context.Context) {
 		x.neighbours()
 	}
 	x.policies()
-	x.each(ctx, step{paramsCheck, x.parameters}, step{"policies in both groups", x.duplicatedPolicies}, step{mutatorsCheck, x.mutators})
+	x.each(ctx, step{paramsCheck, x.parameters}, step{"policies in both groups", x.duplicatedPolicies}, step{mutatorsCheck, x.mutators}, step{driftCheck, x.drift})
 	if len(x.unasked) > 0 {
 		x.say(Unknown, "time", "over before these were checked: "+strings.Join(x.unasked, ", "), "a longer --timeout")
 	}
