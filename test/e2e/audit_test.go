@@ -86,7 +86,7 @@ metadata: {name: shop}
 		}, nil)
 		r.done(t, 6)
 	})
-	t.Run("served", func(t *testing.T) { a.served(t, few) })
+	t.Run("served", func(t *testing.T) { a.served(t, m, few) })
 	a.fill(t)
 	t.Run("all", a.all)
 	t.Run("resumed", a.resumed)
@@ -185,7 +185,7 @@ func (a *auditor) report(t *testing.T) (data map[string]string) {
 
 // served sees the outcome of the replica's first audit: in the ConfigMap and in metrics,
 // with a policy in shadow as that, and with the kind that mapd may not list.
-func (a *auditor) served(t *testing.T, r *cluster.Replica) {
+func (a *auditor) served(t *testing.T, m *cluster.Mapd, r *cluster.Replica) {
 	data := a.report(t)
 	text := fmt.Sprint(data)
 	if want := regexp.MustCompile(`few +few +shadow +3 +0\n`); !want.MatchString(data["policies"]) || !strings.Contains(data["summary"], ": 0 would change,") ||
@@ -199,6 +199,11 @@ func (a *auditor) served(t *testing.T, r *cluster.Replica) {
 	}
 	if got, err := metric(t.Context(), r, "mapd_audit_unreadable_kinds", ""); err != nil || got != 1 {
 		t.Errorf("mapd_audit_unreadable_kinds is %v, %v", got, err)
+	}
+	// doctor takes from it what would differ from Git, and takes no sample.
+	want := "√ objects from Git: none that Argo CD or Flux applies would differ from it (the last audit of mapd serve: " + data["summary"] + ")\n"
+	if out, _, err := m.Mapd(t, m.Kubeconfig(t, m.Config, ""), "doctor"); err != nil || !strings.Contains(out, want) {
+		t.Errorf("doctor does not say %q: %v\n%s", want, err, out)
 	}
 	// Nothing of it is a decision on a request for these objects.
 	if got, err := metric(t.Context(), r, "mapd_shadow_decisions_total", `policy="few"`); err != nil || got != 0 {
