@@ -333,7 +333,7 @@ spec:
 				[]string{"columns", "Fail", "IfNeeded", "ConfigMap", "False", "True", "none-such"},
 			},
 			{[]string{"mapb"}, []string{"NAME", "POLICY", "PARAM", "READY", "MODE", "CHANGED", "WOULD", "FAILED", "AGE"}, []string{"columns", "columns", "settings", "False"}},
-			{[]string{"mapb", "--output=wide"}, []string{"NAME", "POLICY", "PARAM", "READY", "MODE", "CHANGED", "WOULD", "FAILED", "MESSAGE", "AGE"}, []string{"columns", "columns", "settings", "False", "none-such"}},
+			{[]string{"mapb", "--output=wide"}, []string{"NAME", "POLICY", "PARAM", "READY", "MODE", "CHANGED", "WOULD", "FAILED", "EXISTING", "MESSAGE", "AGE"}, []string{"columns", "columns", "settings", "False", "none-such"}},
 		} {
 			header, row, _ := strings.Cut(kubectl(append([]string{"get"}, tc.args...)...), "\n")
 			if diff := cmp.Diff(tc.header, strings.Fields(header)); diff != "" {

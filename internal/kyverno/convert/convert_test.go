@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -373,7 +372,7 @@ func FuzzJSONPatch(f *testing.F) {
 	})
 }
 
-// An expression that doubles with each step is refused, and soon.
+// An expression that doubles with each step is refused; written out, none of these would end.
 func TestGrowth(t *testing.T) {
 	for _, text := range []string{
 		"{{ request.object.metadata.name" + strings.Repeat(" || 'a'", 400) + " }}",
@@ -386,9 +385,8 @@ func TestGrowth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := time.Now()
-		if r := convert.Policy(p, convert.Options{Types: builtin}); r.Rules[0].Converted() || time.Since(before) > 5*time.Second {
-			t.Errorf("%.60s: %s after %v", text, r.Rules[0].Verdict, time.Since(before))
+		if r := convert.Policy(p, convert.Options{Types: builtin}); r.Rules[0].Converted() {
+			t.Errorf("%.60s: %s", text, r.Rules[0].Verdict)
 		}
 	}
 }

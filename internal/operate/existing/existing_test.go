@@ -511,7 +511,7 @@ func TestEnded(t *testing.T) {
 		b := newBench(t, server())
 		b.fill(3)
 		b.bind("team", label("team", "configmaps", `"x"`), api.Fixed)
-		var stop func()
+		stop := make(chan func(), 1)
 		var once sync.Once
 		var over sync.WaitGroup
 		b.Intercept = func(r fakeapi.Request) (map[string]any, error) {
@@ -520,7 +520,7 @@ func TestEnded(t *testing.T) {
 			}
 			var err error
 			once.Do(func() {
-				over.Go(stop)
+				over.Go(<-stop)
 				u := b.Get(configMaps, "a", "m0001")
 				u.SetAnnotations(map[string]string{"mine": "z"})
 				b.Put(configMaps, "a", "m0001", u.Object)
@@ -528,7 +528,7 @@ func TestEnded(t *testing.T) {
 			})
 			return nil, err
 		}
-		stop = b.lead(nil)
+		stop <- b.lead(nil)
 		time.Sleep(started + time.Minute)
 		over.Wait()
 		if n := b.labelled("team", "x"); n != 1 {

@@ -117,7 +117,7 @@ kind: MutatingAdmissionPolicyBinding
 metadata: {name: b1}
 spec: {policyName: p, paramRef: {name: x, parameterNotFoundAction: Deny}}
 `)}, worst: Note, want: []string{"note lint MutatingAdmissionPolicyBinding b1, spec.paramRef"}},
-		"a newer server":            {policy: policy(label), minor: 40, worst: Note, want: []string{"a server of 1.40 accepts it", "no finding for servers of 1.37"}},
+		"a newer server":            {policy: policy(label), minor: 40, worst: Note, want: []string{"a server of 1.40 accepts it", "no finding for servers of 1.38"}},
 		"params that nobody serves": {policy: params, gone: true, worst: Refuse, want: []string{"refuse params the server does not serve example.com/v1, kind Limit"}},
 		"params":                    {policy: params, worst: Window, want: []string{"note difference the server reads Limit itself", "g10-params"}},
 

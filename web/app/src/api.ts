@@ -235,6 +235,7 @@ export interface Reason {
   text: string
   near: boolean
   excepted?: boolean
+  exception?: string
   generated?: boolean
 }
 
