@@ -10,8 +10,8 @@ import (
 // use for them: https://microsoft.github.io/language-server-protocol/specifications/lsp/3.17/
 
 type initializeParams struct {
-	RootURI          string            `json:"rootUri"`
-	WorkspaceFolders []workspaceFolder `json:"workspaceFolders"`
+	RootURI          string           `json:"rootUri"`
+	WorkspaceFolders workspaceFolders `json:"workspaceFolders"`
 	Capabilities     struct {
 		Workspace struct {
 			DidChangeWatchedFiles struct {
@@ -25,10 +25,29 @@ type workspaceFolder struct {
 	URI string `json:"uri"`
 }
 
+// workspaceFolders are those of a list that name one. Neovim 0.7 writes an empty list for no
+// folder, as in {"added": [{"uri": "file:///a", "name": "a"}], "removed": [[]]}.
+type workspaceFolders []workspaceFolder
+
+func (f *workspaceFolders) UnmarshalJSON(data []byte) error {
+	var all []json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	*f = nil
+	for _, one := range all {
+		var folder workspaceFolder
+		if json.Unmarshal(one, &folder) == nil && folder.URI != "" {
+			*f = append(*f, folder)
+		}
+	}
+	return nil
+}
+
 type changeFoldersParams struct {
 	Event struct {
-		Added   []workspaceFolder `json:"added"`
-		Removed []workspaceFolder `json:"removed"`
+		Added   workspaceFolders `json:"added"`
+		Removed workspaceFolders `json:"removed"`
 	} `json:"event"`
 }
 

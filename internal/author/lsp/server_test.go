@@ -230,6 +230,12 @@ func TestFoldersChange(t *testing.T) {
 	c.notify("textDocument/didClose", object{"textDocument": object{"uri": uri("second/open.yaml")}})
 	known("second/inner/p.yaml")
 
+	// As Neovim 0.7 writes what it adds, and what it removes.
+	c.notify("workspace/didChangeWorkspaceFolders", object{"event": object{"added": []object{{"uri": uri("first"), "name": "first"}}, "removed": [][]string{{}}}})
+	known("first/p.yaml", "second/inner/p.yaml")
+	c.notify("workspace/didChangeWorkspaceFolders", object{"event": object{"added": [][]string{{}}, "removed": []object{{"uri": uri("first"), "name": "first"}}}})
+	known("second/inner/p.yaml")
+
 	var hello struct {
 		Capabilities struct {
 			Workspace struct {
