@@ -2,9 +2,53 @@ package result
 
 import (
 	"bytes"
+	"flag"
+	"os"
 	"strings"
 	"testing"
 )
+
+var update = flag.Bool("update", false, "write the picture of docs/operate/scale.md anew, from testdata")
+
+const (
+	recorded = "testdata/run.jsonl.gz"
+	picture  = "../../../../docs/pictures/scale.svg"
+)
+
+// The picture of the documentation is made from the raw data that are in the repository,
+// and these say that nothing was lost or wrong.
+func TestPicture(t *testing.T) {
+	f, err := os.Open(recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lines, err := Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Summarize(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if testing.Verbose() {
+		if err := s.Print(os.Stdout); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if checked, wrong, lost := s.Bad(); checked == 0 || wrong+lost > 0 {
+		t.Errorf("%d objects were checked, %d wrong, %d lost", checked, wrong, lost)
+	}
+	svg := s.SVG()
+	if *update {
+		if err := os.WriteFile(picture, svg, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(picture); err != nil || !bytes.Equal(got, svg) {
+		t.Errorf("%s is not made from %s (%v); go test ./test/e2e/scale/result -update makes it anew", picture, recorded, err)
+	}
+}
 
 // made is a short run: two phases, a fault with one refused write and one without an answer,
 // a replica that was started again, and what else there is.
