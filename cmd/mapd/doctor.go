@@ -10,16 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/operate/audit"
 	"github.com/mapd-project/mapd/internal/operate/doctor"
-	"github.com/mapd-project/mapd/pkg/api"
-	"github.com/mapd-project/mapd/pkg/mapd"
-	"github.com/mapd-project/mapd/pkg/memory"
 )
 
 type doctorFlags struct {
@@ -73,29 +67,15 @@ func newDoctor(s streams) *cobra.Command {
 const sampleQPS = 20
 
 // sample audits the first objects of each kind that policies match.
-func sample(ctx context.Context, config *rest.Config, kube kubernetes.Interface) (*audit.Report, error) {
+func sample(ctx context.Context, config *rest.Config) (*audit.Report, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = sampleQPS, sampleQPS
-	expressions, err := languageOf(ctx, config)
+	p, err := newPresent(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	env, err := environment(expressions)
-	if err != nil {
-		return nil, err
-	}
-	c, err := audit.Connect(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	set, err := c.Load(ctx, audit.Loading{Env: env, Enforced: true, Authorizer: store.NewAuthorizer(kube)})
-	if err != nil {
-		return nil, err
-	}
-	return audit.Run(ctx, audit.Options{Cluster: c, Set: set, First: doctor.Sampled, Asking: audit.Asking{
-		Operation: admissionv1.Update, User: mapd.Requester(authenticationv1.UserInfo{}), Exempt: append(api.ExemptNamespaces(), defaultNamespace),
-		Timeout: time.Second, Memory: memory.New(auditMemory),
-	}})
+	p.asking.Operation, p.asking.Timeout = admissionv1.Update, time.Second
+	return audit.Run(ctx, audit.Options{Cluster: p.cluster, Set: p.set, First: doctor.Sampled, Asking: p.asking})
 }
 
 func runDoctor(ctx context.Context, s streams, f *doctorFlags) error {
@@ -113,7 +93,7 @@ func runDoctor(ctx context.Context, s streams, f *doctorFlags) error {
 	}
 	ctx, stop := interruptible(ctx, f.timeout)
 	defer stop()
-	r := doctor.Run(ctx, doctor.Options{Kubernetes: kube, Dynamic: d, Sample: func(ctx context.Context) (*audit.Report, error) { return sample(ctx, config, kube) }})
+	r := doctor.Run(ctx, doctor.Options{Kubernetes: kube, Dynamic: d, Sample: func(ctx context.Context) (*audit.Report, error) { return sample(ctx, config) }})
 	if f.output == "json" {
 		text, err := marshal(r, "  ")
 		if err != nil {

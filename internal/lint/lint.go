@@ -187,7 +187,7 @@ type pass struct {
 
 // note adds a finding.
 func (p *pass) note(d *manifest.Document, path string, at *manifest.PositionError, message string) *Finding {
-	if !p.set.room(d) {
+	if !p.set.counted(d) {
 		return &Finding{}
 	}
 	p.set.findings = append(p.set.findings, Finding{
@@ -197,8 +197,8 @@ func (p *pass) note(d *manifest.Document, path string, at *manifest.PositionErro
 	return &p.set.findings[len(p.set.findings)-1]
 }
 
-// room counts a finding about a document, and reports whether there may be one more.
-func (s *set) room(d *manifest.Document) bool {
+// counted counts a finding about a document, and reports whether it is one of the first maxOfPolicy.
+func (s *set) counted(d *manifest.Document) bool {
 	s.count[d]++
 	s.more = s.more || s.count[d] > maxOfPolicy
 	return s.count[d] <= maxOfPolicy

@@ -300,7 +300,7 @@ func (m *memory) policy(s *set, d *manifest.Document) (*knownPolicy, error) {
 	return k, nil
 }
 
-// look has rules look at policies and documents at which they have not looked.
+// look runs rules on the policies and documents that have changed since the last run.
 func (m *memory) look(s *set, rules []Rule) error {
 	each := func(apply func(*pass, Rule) bool) (map[string]found, error) {
 		out := map[string]found{}
@@ -356,7 +356,7 @@ func (m *memory) look(s *set, rules []Rule) error {
 func (s *set) take(f found) {
 	s.more = s.more || f.more
 	for i := range f.findings {
-		if s.room(f.findings[i].doc) {
+		if s.counted(f.findings[i].doc) {
 			s.findings = append(s.findings, f.findings[i])
 		}
 	}

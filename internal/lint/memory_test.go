@@ -61,8 +61,8 @@ spec:
       openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}
 `
 
-// told is everything that a result says.
-func told(r *Result, err error) string {
+// printed returns all of a result as text.
+func printed(r *Result, err error) string {
 	if err != nil {
 		return err.Error()
 	}
@@ -140,15 +140,15 @@ func TestMemoryIsRun(t *testing.T) {
 					files[i].Data = bytes.Join(lines, nil)
 				}
 			}
-			want := told(Run(t.Context(), files, minors))
-			if diff := cmp.Diff(want, told(m.Run(t.Context(), files, minors))); diff != "" {
+			want := printed(Run(t.Context(), files, minors))
+			if diff := cmp.Diff(want, printed(m.Run(t.Context(), files, minors))); diff != "" {
 				t.Fatalf("seed %d, step %d: -Run +Memory\n%s", seed, step, diff)
 			}
 		}
 	}
 }
 
-// What has not changed is not looked at again, and what depends on a change is.
+// A rule runs again on what has changed and on what depends on that, and on nothing else.
 func TestMemoryLooksAtChanges(t *testing.T) {
 	const head = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingAdmissionPolicy\nmetadata: {name: %s}\n" +
 		"spec:\n  matchConstraints:\n    resourceRules:\n    - {apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [pods]}\n" +

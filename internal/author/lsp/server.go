@@ -35,8 +35,8 @@ const (
 	// requestTime bounds a request, and lintTime the search for what is wrong.
 	requestTime = 10 * time.Second
 	lintTime    = time.Minute
-	// pause is how long nothing has to be typed before that begins. What has not changed costs
-	// nothing then.
+	// pause is the time after the last key before diagnostics are computed. It is short, because
+	// only what has changed is linted.
 	pause = 75 * time.Millisecond
 )
 

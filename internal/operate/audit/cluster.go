@@ -209,13 +209,14 @@ func (l *lister) next(ctx context.Context, handle func([]json.RawMessage) error)
 			return err
 		}
 		l.limit = max(1, l.limit/2) // a server that is slow to send a page has less to send
-		if err := sleep(ctx, between<<(try-1)); err != nil {
+		if err := Sleep(ctx, between<<(try-1)); err != nil {
 			return err
 		}
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits, or ends with the error of a context that is over.
+func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}

@@ -203,7 +203,7 @@ func (w *Writer) await(ctx context.Context, client dynamic.ResourceInterface, be
 		if w.Waiting != nil {
 			w.Waiting(title, progress)
 		}
-		if err := sleep(ctx, pollRollout); err != nil {
+		if err := Sleep(ctx, pollRollout); err != nil {
 			return "", err
 		}
 		now, err := client.Get(ctx, stored.GetName(), metav1.GetOptions{})

@@ -85,7 +85,7 @@ func (r *Repeater) Run(ctx context.Context, write func(ctx context.Context, data
 		log = slog.New(slog.DiscardHandler)
 	}
 	wait, retry := repeatDelay+rand.N(2*repeatDelay), repeatRetry
-	for sleep(ctx, wait) == nil {
+	for Sleep(ctx, wait) == nil {
 		f, publish, err := r.once(ctx)
 		if ctx.Err() != nil {
 			return
@@ -111,7 +111,7 @@ func (r *Repeater) Run(ctx context.Context, write func(ctx context.Context, data
 			data["reports"] = said + "\n"
 		}
 		for try := range tries {
-			if err = write(ctx, data); err == nil || sleep(ctx, time.Second<<try) != nil {
+			if err = write(ctx, data); err == nil || Sleep(ctx, time.Second<<try) != nil {
 				break
 			}
 		}

@@ -284,7 +284,7 @@ func (a *audit) kind(ctx context.Context, t *target, done, kinds int) error {
 		if a.First > 0 {
 			return nil
 		}
-		if err := sleep(ctx, a.busy); err != nil {
+		if err := Sleep(ctx, a.busy); err != nil {
 			return err
 		}
 		a.busy = 0

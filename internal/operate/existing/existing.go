@@ -297,7 +297,7 @@ func (k *Keeper) Fix(ctx context.Context, until time.Time) {
 	for ctx.Err() == nil && time.Now().Before(until) && len(k.bindings) > 0 {
 		k.refresh()
 		k.publish(true)
-		if pause(ctx, min(refreshEvery*5, time.Until(until))) != nil {
+		if audit.Sleep(ctx, min(refreshEvery*5, time.Until(until))) != nil {
 			return
 		}
 	}
@@ -472,7 +472,7 @@ func (t *turn) patiently(ctx context.Context, f func() error) error {
 			return err
 		}
 		t.log.Warn("the API server cannot be reached; objects are brought in line later", "error", err)
-		if err := pause(ctx, wait); err != nil {
+		if err := audit.Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -498,7 +498,7 @@ func (t *turn) ready(ctx context.Context) error {
 		}
 		t.refresh()
 		t.publish(false)
-		if err := pause(ctx, min(wait, t.until.Sub(now), publishEvery)); err != nil {
+		if err := audit.Sleep(ctx, min(wait, t.until.Sub(now), publishEvery)); err != nil {
 			return err
 		}
 	}
@@ -731,18 +731,4 @@ func (t *turn) template(ctx context.Context, c *candidate) (*audit.Reference, er
 		owner = above
 	}
 	return nil, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -106,7 +106,8 @@ func (m *pastWrites) recent(u *unstructured.Unstructured, now time.Time) bool {
 	return ok && now.Sub(at) < between
 }
 
-// forget has a field of an object be no sign of a fight any more, because somebody was told.
+// forget drops the fields that were written to an object: their fight has been reported, and
+// they report no second one.
 func (m *pastWrites) forget(uid types.UID) {
 	if r := m.writes[uid]; r != nil {
 		r.fields = nil

@@ -207,7 +207,7 @@ func (r *records) stored() {
 	r.members[at], r.dirty = member, true
 }
 
-// flush stores what has not been stored.
+// flush writes the Secret of the newest records, if records were added or changed since.
 func (r *records) flush(ctx context.Context) error {
 	if !r.dirty {
 		return nil
