@@ -6,8 +6,10 @@ GO       ?= go
 FUZZTIME ?= 60s
 
 # One set of flags for all that is compiled for this machine, programs and tests, so that
-# the Go command compiles each package once. Only the race detector needs another.
+# the Go command compiles each package once. Only the race detector needs another. Without
+# paths of this clone in it, what is compiled here serves every other clone, too.
 export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno next nightly e2e e2e-existing e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release kind
