@@ -90,9 +90,24 @@ func (l *layout) tar(top ocispec.Descriptor, tag string, modified time.Time) ([]
 	return tarball(append([]file{{ocispec.ImageLayoutFile, 0o644, version}, {ocispec.ImageIndexFile, 0o644, index}}, l.files...), modified)
 }
 
+// layer is a layer of an image.
+type layer struct {
+	packed []byte
+	diffID digest.Digest // of what is packed
+}
+
+func newLayer(files []file, modified time.Time) (layer, error) {
+	plain, err := tarball(files, modified)
+	if err != nil {
+		return layer{}, err
+	}
+	packed, err := compress(plain)
+	return layer{packed, digest.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256(plain)))}, err
+}
+
 // image returns an image of programs for linux by architecture, in their order. It is what
 // Dockerfile makes: the program and its licence, run by a user that is not root.
-func image(version string, programs []program, licence []byte, modified time.Time) ([]byte, error) {
+func image(version string, programs []*program, modified time.Time) ([]byte, error) {
 	var l layout
 	var manifests []ocispec.Descriptor
 	labels := map[string]string{
@@ -100,22 +115,14 @@ func image(version string, programs []program, licence []byte, modified time.Tim
 		ocispec.AnnotationLicenses: "Apache-2.0", ocispec.AnnotationVersion: version,
 	}
 	for _, p := range programs {
-		plain, err := tarball([]file{{"LICENSE", 0o644, licence}, {"mapd", 0o755, p.binary}}, modified)
-		if err != nil {
-			return nil, err
-		}
-		packed, err := compress(plain)
-		if err != nil {
-			return nil, err
-		}
-		layer := l.add(ocispec.MediaTypeImageLayerGzip, packed)
+		layer := l.add(ocispec.MediaTypeImageLayerGzip, p.layer.packed)
 		platform := ocispec.Platform{OS: "linux", Architecture: p.goarch}
 		config, err := l.addJSON(ocispec.MediaTypeImageConfig, ocispec.Image{
 			Created: &modified, Platform: platform,
 			Config: ocispec.ImageConfig{
 				User: "65532:65532", ExposedPorts: map[string]struct{}{"8443/tcp": {}}, Entrypoint: []string{"/mapd"}, Labels: labels,
 			},
-			RootFS: ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256(plain)))}},
+			RootFS: ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{p.layer.diffID}},
 		})
 		if err != nil {
 			return nil, err
