@@ -160,6 +160,7 @@ func (r *release) run(ctx context.Context) error {
 		}
 	}
 	for _, fips := range []bool{false, true} {
+		name, tag := r.image(fips)
 		var programs []*program
 		for _, p := range built {
 			if !p.server || p.fips != fips {
@@ -172,11 +173,11 @@ func (r *release) run(ctx context.Context) error {
 				}
 			}
 		}
-		data, err := image(r.version, programs, modified)
+		data, err := image(r.version, tag, programs, modified)
 		if err != nil {
 			return err
 		}
-		if err := add(file{name: r.imageName(fips) + ".tar", data: data}); err != nil {
+		if err := add(file{name: name + ".tar", data: data}); err != nil {
 			return err
 		}
 	}
@@ -200,19 +201,26 @@ func (r *release) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if origin, err = enclose(r.key, origin); err != nil {
+	enclosed, err := enclose(r.key, origin)
+	if err != nil {
 		return err
 	}
-	if err := add(file{name: "mapd_" + r.version + ".intoto.jsonl", data: origin}); err != nil {
+	text, err := line(enclosed)
+	if err != nil {
+		return err
+	}
+	if err := add(file{name: "mapd_" + r.version + ".intoto.jsonl", data: text}); err != nil {
 		return err
 	}
 	if r.key != nil {
-		text, err := sign(r.key, sums.Bytes())
+		signed, err := r.signatures(sums.Bytes(), enclosed)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(r.out, "SHA256SUMS.sig"), []byte(text+"\n"), 0o666); err != nil {
-			return err
+		for name, data := range signed {
+			if err := os.WriteFile(filepath.Join(r.out, name), data, 0o666); err != nil {
+				return err
+			}
 		}
 	}
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), sums.Bytes(), 0o666)
@@ -306,16 +314,18 @@ func (r *release) server(t target, binary, licence []byte, modified time.Time) (
 	if err != nil {
 		return nil, err
 	}
+	name, _ := r.image(t.fips)
 	bill, err := materials(binary, r.version, false)
-	return &program{target: t, files: []file{{name: r.imageName(t.fips) + "_" + t.goos + "_" + t.goarch + ".cdx.json", data: bill}}, layer: l}, err
+	return &program{target: t, files: []file{{name: name + "_" + t.goos + "_" + t.goarch + ".cdx.json", data: bill}}, layer: l}, err
 }
 
-func (r *release) imageName(fips bool) string {
-	name := "mapd_" + r.version + "_image"
+// image returns how the names of an image's files begin, and its tag.
+func (r *release) image(fips bool) (name, tag string) {
+	name, tag = "mapd_"+r.version+"_image", r.version
 	if fips {
-		name += "-fips"
+		name, tag = name+"-fips", tag+"-fips"
 	}
-	return name
+	return name, tag
 }
 
 func (r *release) binary(ctx context.Context, t target) ([]byte, error) {
