@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/fips140"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -18,7 +19,11 @@ func newVersion(s streams) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if output == "json" {
-				out, err := marshal(map[string]string{"mapd": version(), "kubernetes": mapd.Kubernetes, "go": runtime.Version()}, "    ")
+				versions := map[string]string{"mapd": version(), "kubernetes": mapd.Kubernetes, "go": runtime.Version()}
+				if fips140.Enabled() {
+					versions["fips140"] = fips140.Version()
+				}
+				out, err := marshal(versions, "    ")
 				if err == nil {
 					_, err = s.out.Write(out)
 				}
@@ -34,7 +39,11 @@ func newVersion(s streams) *cobra.Command {
 
 // versionText is what --version and the command print.
 func versionText() string {
-	return fmt.Sprintf("mapd %s, Kubernetes %s, %s\n", version(), mapd.Kubernetes, runtime.Version())
+	text := fmt.Sprintf("mapd %s, Kubernetes %s, %s", version(), mapd.Kubernetes, runtime.Version())
+	if fips140.Enabled() {
+		text += ", FIPS 140-3 mode with Go's Cryptographic Module " + fips140.Version()
+	}
+	return text + "\n"
 }
 
 // release is the version of a released binary; the linker sets it.

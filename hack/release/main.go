@@ -25,6 +25,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
@@ -78,12 +79,6 @@ type target struct {
 	server, fips bool
 }
 
-// program is the server of an architecture.
-type program struct {
-	goarch string
-	binary []byte
-}
-
 // fipsModule is the version of Go's Cryptographic Module: https://go.dev/doc/security/fips140.
 const fipsModule = "v1.0.0"
 
@@ -131,76 +126,58 @@ func (r *release) run(ctx context.Context) error {
 	if err != nil && r.key != nil {
 		return err // what is signed has to be true
 	}
-	var archives []archive
-	var sums bytes.Buffer
-	var subjects []artifact
-	add := func(name string, data []byte) ([sha256.Size]byte, error) {
-		sum := sha256.Sum256(data)
-		fmt.Fprintf(&sums, "%x  %s\n", sum, name)
-		subjects = append(subjects, artifact{name, map[string]string{"sha256": fmt.Sprintf("%x", sum)}})
-		return sum, os.WriteFile(filepath.Join(r.out, name), data, 0o666)
-	}
-	addBill := func(base string, binary []byte, playground bool) error {
-		bill, err := materials(binary, r.version, playground)
-		if err == nil {
-			_, err = add(base+".cdx.json", bill)
-		}
-		return err
-	}
-	for _, p := range r.platforms {
-		goos, goarch, _ := strings.Cut(p, "/")
-		base := "mapd_" + r.version + "_" + goos + "_" + goarch
-		binary, err := r.binary(ctx, target{goos: goos, goarch: goarch})
-		if err != nil {
-			return fmt.Errorf("%s: %w", p, err)
-		}
-		for _, name := range siteFiles {
-			if !bytes.Contains(binary, playground[name]) {
-				return fmt.Errorf("%s: the binary has no playground: it lacks %s", p, name)
-			}
-		}
-		name, data, err := pack(base, goos, binary, modified)
-		if err != nil {
-			return err
-		}
-		sum, err := add(name, data)
-		if err != nil {
-			return err
-		}
-		archives = append(archives, archive{goos, goarch, name, sum})
-		if err := addBill(base, binary, true); err != nil {
-			return fmt.Errorf("%s: %w", p, err)
-		}
-	}
 	licence, err := os.ReadFile("LICENSE")
 	if err != nil {
 		return err
 	}
-	for _, fips := range []bool{false, true} {
-		base := "mapd_" + r.version + "_image"
-		if fips {
-			base += "-fips"
+	built, err := r.buildAll(ctx, func(t target, binary []byte) (*program, error) {
+		if t.server {
+			return r.server(t, binary, licence, modified)
 		}
-		var programs []program
-		for _, p := range r.platforms {
-			goos, goarch, _ := strings.Cut(p, "/")
-			if goos != "linux" {
+		return r.archive(t, binary, playground, modified)
+	})
+	if err != nil {
+		return err
+	}
+	var sums bytes.Buffer
+	var subjects []artifact
+	add := func(f file) error {
+		sum := fmt.Sprintf("%x", sha256.Sum256(f.data))
+		fmt.Fprintf(&sums, "%s  %s\n", sum, f.name)
+		subjects = append(subjects, artifact{f.name, map[string]string{"sha256": sum}})
+		return os.WriteFile(filepath.Join(r.out, f.name), f.data, 0o666)
+	}
+	var archives []archive
+	for _, p := range built {
+		if p.server {
+			continue
+		}
+		archives = append(archives, archive{p.goos, p.goarch, p.files[0].name, sha256.Sum256(p.files[0].data)})
+		for _, f := range p.files {
+			if err := add(f); err != nil {
+				return err
+			}
+		}
+	}
+	for _, fips := range []bool{false, true} {
+		name, tag := r.image(fips)
+		var programs []*program
+		for _, p := range built {
+			if !p.server || p.fips != fips {
 				continue
 			}
-			binary, err := r.binary(ctx, target{goos, goarch, true, fips})
-			if err != nil {
-				return fmt.Errorf("image for %s: %w", p, err)
-			}
-			programs = append(programs, program{goarch, binary})
-			if err := addBill(base+"_linux_"+goarch, binary, false); err != nil {
-				return fmt.Errorf("image for %s: %w", p, err)
+			programs = append(programs, p)
+			for _, f := range p.files {
+				if err := add(f); err != nil {
+					return err
+				}
 			}
 		}
-		data, err := image(r.version, programs, licence, modified)
+		data, err := image(r.version, tag, programs, modified)
 		if err != nil {
 			return err
 		}
-		if _, err := add(base+".tar", data); err != nil {
+		if err := add(file{name: name + ".tar", data: data}); err != nil {
 			return err
 		}
 	}
@@ -209,7 +186,7 @@ func (r *release) run(ctx context.Context) error {
 		return err
 	}
 	for _, f := range charts {
-		if _, err := add(f.name, f.data); err != nil {
+		if err := add(f); err != nil {
 			return err
 		}
 	}
@@ -217,29 +194,138 @@ func (r *release) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := add("mapd.yaml", manifest); err != nil {
+	if err := add(file{name: "mapd.yaml", data: manifest}); err != nil {
 		return err
 	}
 	origin, err := r.provenance(subjects, commit)
 	if err != nil {
 		return err
 	}
-	if origin, err = enclose(r.key, origin); err != nil {
+	enclosed, err := enclose(r.key, origin)
+	if err != nil {
 		return err
 	}
-	if _, err := add("mapd_"+r.version+".intoto.jsonl", origin); err != nil {
+	text, err := line(enclosed)
+	if err != nil {
+		return err
+	}
+	if err := add(file{name: "mapd_" + r.version + ".intoto.jsonl", data: text}); err != nil {
 		return err
 	}
 	if r.key != nil {
-		text, err := sign(r.key, sums.Bytes())
+		signed, err := r.signatures(sums.Bytes(), enclosed)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(r.out, "SHA256SUMS.sig"), []byte(text+"\n"), 0o666); err != nil {
-			return err
+		for name, data := range signed {
+			if err := os.WriteFile(filepath.Join(r.out, name), data, 0o666); err != nil {
+				return err
+			}
 		}
 	}
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), sums.Bytes(), 0o666)
+}
+
+// program is what is made of one build.
+type program struct {
+	target
+	files []file // of the release: the archive, if it is in one, and the bill of materials
+	layer layer  // of the image, if it is in one
+}
+
+// builds is how many builds run at once. While one links and packs, which keeps one processor
+// busy, the other compiles.
+const builds = 2
+
+// buildAll builds all targets and returns what each of them becomes, in the order of the release:
+// by platform, then by architecture of each image. Builds of one platform share what they
+// compile, so they follow each other; those with the FIPS 140-3 module share less and come last.
+func (r *release) buildAll(ctx context.Context, use func(target, []byte) (*program, error)) ([]*program, error) {
+	var targets []target
+	var chains [][]int
+	for _, p := range r.platforms {
+		goos, goarch, _ := strings.Cut(p, "/")
+		chains = append(chains, []int{len(targets)})
+		targets = append(targets, target{goos: goos, goarch: goarch})
+	}
+	for _, fips := range []bool{false, true} {
+		for i, t := range targets[:len(r.platforms)] {
+			switch {
+			case t.goos != "linux":
+				continue
+			case fips:
+				chains = append(chains, []int{len(targets)})
+			default:
+				chains[i] = append(chains[i], len(targets))
+			}
+			targets = append(targets, target{t.goos, t.goarch, true, fips})
+		}
+	}
+	built := make([]*program, len(targets))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(builds)
+	for _, chain := range chains {
+		group.Go(func() error {
+			for _, i := range chain {
+				binary, err := r.binary(ctx, targets[i])
+				if err == nil {
+					built[i], err = use(targets[i], binary)
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", targets[i], err)
+				}
+			}
+			return nil
+		})
+	}
+	return built, group.Wait()
+}
+
+func (t target) String() string {
+	text := t.goos + "/" + t.goarch
+	if t.server {
+		text = "image for " + text
+	}
+	if t.fips {
+		text += " with the FIPS 140-3 module"
+	}
+	return text
+}
+
+// archive returns the archive that a user downloads, and its bill of materials.
+func (r *release) archive(t target, binary []byte, playground map[string][]byte, modified time.Time) (*program, error) {
+	for _, name := range siteFiles {
+		if !bytes.Contains(binary, playground[name]) {
+			return nil, fmt.Errorf("the binary has no playground: it lacks %s", name)
+		}
+	}
+	base := "mapd_" + r.version + "_" + t.goos + "_" + t.goarch
+	name, data, err := pack(base, t.goos, binary, modified)
+	if err != nil {
+		return nil, err
+	}
+	bill, err := materials(binary, r.version, true)
+	return &program{target: t, files: []file{{name: name, data: data}, {name: base + ".cdx.json", data: bill}}}, err
+}
+
+// server returns the layer of an image, and its bill of materials.
+func (r *release) server(t target, binary, licence []byte, modified time.Time) (*program, error) {
+	l, err := newLayer([]file{{"LICENSE", 0o644, licence}, {"mapd", 0o755, binary}}, modified)
+	if err != nil {
+		return nil, err
+	}
+	name, _ := r.image(t.fips)
+	bill, err := materials(binary, r.version, false)
+	return &program{target: t, files: []file{{name: name + "_" + t.goos + "_" + t.goarch + ".cdx.json", data: bill}}, layer: l}, err
+}
+
+// image returns how the names of an image's files begin, and its tag.
+func (r *release) image(fips bool) (name, tag string) {
+	name, tag = "mapd_"+r.version+"_image", r.version
+	if fips {
+		name, tag = name+"-fips", tag+"-fips"
+	}
+	return name, tag
 }
 
 func (r *release) binary(ctx context.Context, t target) ([]byte, error) {
@@ -268,6 +354,7 @@ func build(ctx context.Context, version string, t target, file string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
+	fmt.Fprintln(os.Stderr, "release: built", t) // all take half an hour where nothing was compiled before
 	if !t.fips {
 		return nil
 	}

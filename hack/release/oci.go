@@ -48,8 +48,11 @@ func compress(data []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// layout is an OCI image layout in a tar archive, which podman, skopeo, oras, ctr and docker
-// read, and from which they push to a registry.
+// imageRepository is what the manifests and the chart call the image.
+const imageRepository = "ghcr.io/mapd-project/mapd"
+
+// layout is an OCI image layout in a tar archive, which podman, skopeo, oras and ctr read, and
+// docker if manifest.json is in it, too.
 type layout struct {
 	files []file
 	there map[digest.Digest]bool
@@ -59,7 +62,7 @@ type layout struct {
 func (l *layout) add(mediaType string, data []byte) ocispec.Descriptor {
 	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256(data))), Size: int64(len(data))}
 	if !l.there[d.Digest] {
-		l.files = append(l.files, file{"blobs/sha256/" + d.Digest.Encoded(), 0o644, data})
+		l.files = append(l.files, file{blobName(d.Digest), 0o644, data})
 		if l.there == nil {
 			l.there = map[digest.Digest]bool{}
 		}
@@ -68,54 +71,81 @@ func (l *layout) add(mediaType string, data []byte) ocispec.Descriptor {
 	return d
 }
 
+func blobName(d digest.Digest) string { return "blobs/sha256/" + d.Encoded() }
+
 // addJSON adds a value as a blob.
 func (l *layout) addJSON(mediaType string, v any) (ocispec.Descriptor, error) {
 	text, err := json.Marshal(v)
 	return l.add(mediaType, text), err
 }
 
-// tar returns the layout with a top under a tag.
-func (l *layout) tar(top ocispec.Descriptor, tag string, modified time.Time) ([]byte, error) {
+// dockerImage is an image in manifest.json, which docker reads where it keeps images itself and
+// not in containerd.
+type dockerImage struct {
+	Config   string
+	RepoTags []string
+	Layers   []string
+}
+
+// tar returns the layout with a top under a tag. name is what those who load an image call it:
+// without it podman says localhost/TAG:latest, and ctr import-DATE:TAG.
+func (l *layout) tar(top ocispec.Descriptor, tag, name string, docker []dockerImage, modified time.Time) ([]byte, error) {
 	top.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
-	index, err := json.Marshal(ocispec.Index{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{top},
-	})
-	if err != nil {
-		return nil, err
+	if name != "" {
+		top.Annotations["io.containerd.image.name"] = name
 	}
-	version, err := json.Marshal(ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})
-	if err != nil {
-		return nil, err
+	files := []file{{name: ocispec.ImageLayoutFile}, {name: ocispec.ImageIndexFile}}
+	values := []any{
+		ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion},
+		ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{top}},
 	}
-	return tarball(append([]file{{ocispec.ImageLayoutFile, 0o644, version}, {ocispec.ImageIndexFile, 0o644, index}}, l.files...), modified)
+	if docker != nil {
+		files, values = append(files, file{name: "manifest.json"}), append(values, docker)
+	}
+	for i, v := range values {
+		var err error
+		files[i].mode = 0o644
+		if files[i].data, err = json.Marshal(v); err != nil {
+			return nil, err
+		}
+	}
+	return tarball(append(files, l.files...), modified)
+}
+
+// layer is a layer of an image.
+type layer struct {
+	packed []byte
+	diffID digest.Digest // of what is packed
+}
+
+func newLayer(files []file, modified time.Time) (layer, error) {
+	plain, err := tarball(files, modified)
+	if err != nil {
+		return layer{}, err
+	}
+	packed, err := compress(plain)
+	return layer{packed, digest.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256(plain)))}, err
 }
 
 // image returns an image of programs for linux by architecture, in their order. It is what
 // Dockerfile makes: the program and its licence, run by a user that is not root.
-func image(version string, programs []program, licence []byte, modified time.Time) ([]byte, error) {
+func image(version, tag string, programs []*program, modified time.Time) ([]byte, error) {
 	var l layout
 	var manifests []ocispec.Descriptor
+	var docker []dockerImage
 	labels := map[string]string{
 		ocispec.AnnotationTitle: "mapd", ocispec.AnnotationDescription: description, ocispec.AnnotationSource: repository,
 		ocispec.AnnotationLicenses: "Apache-2.0", ocispec.AnnotationVersion: version,
 	}
 	for _, p := range programs {
-		plain, err := tarball([]file{{"LICENSE", 0o644, licence}, {"mapd", 0o755, p.binary}}, modified)
-		if err != nil {
-			return nil, err
-		}
-		packed, err := compress(plain)
-		if err != nil {
-			return nil, err
-		}
-		layer := l.add(ocispec.MediaTypeImageLayerGzip, packed)
+		layer := l.add(ocispec.MediaTypeImageLayerGzip, p.layer.packed)
 		platform := ocispec.Platform{OS: "linux", Architecture: p.goarch}
 		config, err := l.addJSON(ocispec.MediaTypeImageConfig, ocispec.Image{
 			Created: &modified, Platform: platform,
 			Config: ocispec.ImageConfig{
 				User: "65532:65532", ExposedPorts: map[string]struct{}{"8443/tcp": {}}, Entrypoint: []string{"/mapd"}, Labels: labels,
 			},
-			RootFS: ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256(plain)))}},
+			RootFS: ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{p.layer.diffID}},
 		})
 		if err != nil {
 			return nil, err
@@ -126,6 +156,7 @@ func image(version string, programs []program, licence []byte, modified time.Tim
 		if err != nil {
 			return nil, err
 		}
+		docker = append(docker, dockerImage{blobName(config.Digest), []string{imageRepository + ":" + tag + "-" + p.goarch}, []string{blobName(layer.Digest)}})
 		manifest.Platform = &platform
 		manifests = append(manifests, manifest)
 	}
@@ -135,7 +166,7 @@ func image(version string, programs []program, licence []byte, modified time.Tim
 	if err != nil {
 		return nil, err
 	}
-	return l.tar(index, version, modified)
+	return l.tar(index, tag, imageRepository+":"+tag, docker, modified)
 }
 
 // Media types of charts: https://helm.sh/docs/topics/registries.
@@ -162,5 +193,5 @@ func chartArtifact(packed []byte, meta map[string]any, modified time.Time) ([]by
 	if err != nil {
 		return nil, err
 	}
-	return l.tar(manifest, version, modified)
+	return l.tar(manifest, version, "", nil, modified)
 }

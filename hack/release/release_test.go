@@ -206,7 +206,8 @@ func TestReleaseRefuses(t *testing.T) {
 			t.Errorf("%q: %v, want %s", version, err, want)
 		}
 	}
-	if _, err := makeRelease(t, "v1.2.3", nil, siteFiles[1:]...); err == nil || err.Error() != "linux/amd64: the binary has no playground: it lacks index.html" {
+	// Of builds that run at once, any may be the first to fail.
+	if _, err := makeRelease(t, "v1.2.3", nil, siteFiles[1:]...); err == nil || !strings.HasSuffix(err.Error(), ": the binary has no playground: it lacks index.html") {
 		t.Error(err)
 	}
 	dir := t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -71,8 +72,8 @@ func encoded(payloadType string, payload []byte) []byte {
 }
 
 // enclose returns a statement in an envelope, which has no signature without a key.
-func enclose(key *ecdsa.PrivateKey, statement []byte) ([]byte, error) {
-	e := envelope{PayloadType: statementType, Payload: base64.StdEncoding.EncodeToString(statement), Signatures: []signature{}}
+func enclose(key *ecdsa.PrivateKey, statement []byte) (*envelope, error) {
+	e := &envelope{PayloadType: statementType, Payload: base64.StdEncoding.EncodeToString(statement), Signatures: []signature{}}
 	if key != nil {
 		s, err := sign(key, encoded(statementType, statement))
 		if err != nil {
@@ -82,16 +83,74 @@ func enclose(key *ecdsa.PrivateKey, statement []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.Signatures = append(e.Signatures, signature{id, s})
+		e.Signatures = append(e.Signatures, signature{hex.EncodeToString(id), s})
 	}
-	text, err := json.Marshal(e)
+	return e, nil
+}
+
+// bundle is a Sigstore bundle, the form in which cosign 3 and later read a signature:
+// https://docs.sigstore.dev/about/bundle.
+type bundle struct {
+	MediaType string `json:"mediaType"`
+	Material  struct {
+		PublicKey struct {
+			Hint string `json:"hint"`
+		} `json:"publicKey"`
+	} `json:"verificationMaterial"`
+	// One of both: about a file that is elsewhere, or with what it is about.
+	Message  *message  `json:"messageSignature,omitempty"`
+	Envelope *envelope `json:"dsseEnvelope,omitempty"`
+}
+
+type message struct {
+	Digest struct {
+		Algorithm string `json:"algorithm"`
+		Digest    []byte `json:"digest"`
+	} `json:"messageDigest"`
+	Signature []byte `json:"signature"`
+}
+
+// signatures returns what is signed of a release besides the provenance, by the names of files:
+// the signature of SHA256SUMS alone, as openssl takes it, and as a bundle, and the provenance as a
+// bundle.
+func (r *release) signatures(sums []byte, provenance *envelope) (map[string][]byte, error) {
+	text, err := sign(r.key, sums)
+	if err != nil {
+		return nil, err
+	}
+	id, err := keyID(&r.key.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	b := bundle{MediaType: "application/vnd.dev.sigstore.bundle.v0.3+json", Message: &message{}}
+	b.Material.PublicKey.Hint = base64.StdEncoding.EncodeToString(id)
+	sum := sha256.Sum256(sums)
+	b.Message.Digest.Algorithm, b.Message.Digest.Digest = "SHA2_256", sum[:]
+	if b.Message.Signature, err = base64.StdEncoding.DecodeString(text); err != nil {
+		return nil, err
+	}
+	ofSums, err := line(b)
+	if err != nil {
+		return nil, err
+	}
+	b.Message, b.Envelope = nil, provenance
+	ofProvenance, err := line(b)
+	return map[string][]byte{
+		"SHA256SUMS.sig": []byte(text + "\n"), "SHA256SUMS.sigstore.json": ofSums, "mapd_" + r.version + ".intoto.sigstore.json": ofProvenance,
+	}, err
+}
+
+// line returns a value as one line of JSON.
+func line(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
 	return append(text, '\n'), err
 }
 
 // keyID is the SHA-256 of a public key in DER.
-func keyID(key *ecdsa.PublicKey) (string, error) {
+func keyID(key *ecdsa.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
-	return fmt.Sprintf("%x", sha256.Sum256(der)), err
+	id := sha256.Sum256(der)
+	return id[:], err
 }
 
 // open returns the statement of an envelope that a key has signed.

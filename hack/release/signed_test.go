@@ -84,7 +84,10 @@ func TestSigned(t *testing.T) {
 	if err := d.Decode(&s); err != nil {
 		t.Fatal(err)
 	}
-	subjects := map[string]bool{"SHA256SUMS": true, "SHA256SUMS.sig": true, "mapd_v1.2.3.intoto.jsonl": true}
+	subjects := map[string]bool{
+		"SHA256SUMS": true, "SHA256SUMS.sig": true, "SHA256SUMS.sigstore.json": true,
+		"mapd_v1.2.3.intoto.jsonl": true, "mapd_v1.2.3.intoto.sigstore.json": true,
+	}
 	for _, a := range s.Subject {
 		subjects[a.Name] = true
 		if got := fmt.Sprintf("%x", sha256.Sum256(files[a.Name])); a.Digest["sha256"] != got {
@@ -98,6 +101,21 @@ func TestSigned(t *testing.T) {
 	if s.Type != "https://in-toto.io/Statement/v1" || s.PredicateType != "https://slsa.dev/provenance/v1" || s.Predicate.RunDetails.Builder.ID != "https://example.com/builder" ||
 		b.ExternalParameters["version"] != "v1.2.3" || len(b.ResolvedDependencies) != 2 || b.ResolvedDependencies[0].Digest["gitCommit"] != "0123456789012345678901234567890123456789" {
 		t.Errorf("provenance: %s", text)
+	}
+	// The bundles have the same signatures.
+	var ofSums, ofProvenance bundle
+	if err := json.Unmarshal(files["SHA256SUMS.sigstore.json"], &ofSums); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(files["mapd_v1.2.3.intoto.sigstore.json"], &ofProvenance); err != nil {
+		t.Fatal(err)
+	}
+	enclosed, err := line(ofProvenance.Envelope)
+	if err != nil || !bytes.Equal(enclosed, files["mapd_v1.2.3.intoto.jsonl"]) || ofProvenance.Message != nil {
+		t.Errorf("the provenance's bundle has another envelope: %s", enclosed)
+	}
+	if m := ofSums.Message; m == nil || !bytes.Equal(m.Signature, sig) || !bytes.Equal(m.Digest.Digest, sum[:]) || ofSums.Envelope != nil {
+		t.Errorf("the bundle of the checksums: %s", files["SHA256SUMS.sigstore.json"])
 	}
 	// Neither another key nor another statement passes.
 	other, _ := newKey(t)
@@ -248,14 +266,24 @@ func testLayouts(t *testing.T, dir string) {
 		}
 	}
 	for _, fips := range []bool{false, true} {
-		name := "mapd_v1.2.3_image.tar"
+		name, tag := "mapd_v1.2.3_image.tar", "v1.2.3"
 		if fips {
-			name = "mapd_v1.2.3_image-fips.tar"
+			name, tag = "mapd_v1.2.3_image-fips.tar", "v1.2.3-fips"
 		}
 		s := store(name)
-		for _, arch := range []string{"amd64", "arm64"} {
+		top, err := s.Resolve(t.Context(), tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := top.Annotations["io.containerd.image.name"], "ghcr.io/mapd-project/mapd:"+tag; got != want {
+			t.Errorf("%s is loaded as %q, want %q", name, got, want)
+		}
+		layout := untar(t, read(t, dir)[name])
+		var docker []dockerImage
+		decode(layout["manifest.json"], &docker)
+		for i, arch := range []string{"amd64", "arm64"} {
 			options := oras.ResolveOptions{TargetPlatform: &ocispec.Platform{OS: "linux", Architecture: arch}}
-			d, err := oras.Resolve(t.Context(), s, "v1.2.3", options)
+			d, err := oras.Resolve(t.Context(), s, tag, options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,6 +293,10 @@ func testLayouts(t *testing.T, dir string) {
 			decode(fetch(s, m.Config), &config)
 			if config.Architecture != arch || config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/mapd"}) || config.Config.Labels[ocispec.AnnotationVersion] != "v1.2.3" {
 				t.Errorf("%s, %s: %+v", name, arch, config)
+			}
+			if len(docker) != 2 || !slices.Equal(docker[i].RepoTags, []string{"ghcr.io/mapd-project/mapd:" + tag + "-" + arch}) ||
+				!bytes.Equal(layout[docker[i].Config], fetch(s, m.Config)) || len(docker[i].Layers) != 1 || !bytes.Equal(layout[docker[i].Layers[0]], fetch(s, m.Layers[0])) {
+				t.Errorf("%s, %s: docker loads %s", name, arch, layout["manifest.json"])
 			}
 			plain := gunzip(t, fetch(s, m.Layers[0]))
 			if got := fmt.Sprintf("sha256:%x", sha256.Sum256(plain)); len(config.RootFS.DiffIDs) != 1 || string(config.RootFS.DiffIDs[0]) != got {
