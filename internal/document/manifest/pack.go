@@ -55,7 +55,8 @@ func (d *Document) JSONText() ([]byte, error) {
 
 // ReadAll is Read for many documents that are wanted together. They are understood
 // on all cores, and each is called there with every one of them; documents and
-// errors come in the order of Read.
+// errors come in the order of Read. A List of which each packs all items is understood item by
+// item; each may be called with items of another List that come to nothing.
 func ReadAll(inputs []Input, each func(*Document)) ([]*Document, []error) {
 	var all []*piece
 	pieces := make(chan *piece, 64)
@@ -63,7 +64,9 @@ func ReadAll(inputs []Input, each func(*Document)) ([]*Document, []error) {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for p := range pieces {
-				p.understand(each)
+				if !p.packItems(each) {
+					p.understand(each)
+				}
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,4 +83,109 @@ func TestReadAll(t *testing.T) {
 			t.Errorf("documents (-Read +ReadAll):\n%s", diff)
 		}
 	}
+}
+
+// Lists of policies are understood item by item, in YAML and in JSON, with what the whole List has;
+// others are not.
+func TestPackItems(t *testing.T) {
+	const item = "{apiVersion: v1, kind: A, metadata: {name: %s}, data: {k: v}}"
+	object := func(name string) string { return fmt.Sprintf(item, name) }
+	for name, tt := range map[string]struct {
+		text  string
+		items int // understood one by one
+	}{
+		"block":            {"apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: A\n  metadata: {name: a}\n  data:\n    k: |\n      - x\n\n      # y\n\n# of b\n- apiVersion: v1\n  kind: A\n  metadata:\n    name: b\n  data:\n    k: |+\n      z\n\n", 2},
+		"indented":         {"# head\nitems:\n  # first\n  - " + object("a") + "\n  -\n    apiVersion: v1\n    kind: A\n    metadata: {name: b}\n  - # c\n    " + object("c") + "\nkind: List\napiVersion: v1\n# end\n", 3},
+		"carriage returns": {"kind: List\r\napiVersion: v1\r\nitems:\r\n- apiVersion: v1\r\n  kind: A\r\n  metadata: {name: a}\r\n", 1},
+		"typed":            {"kind: AList\napiVersion: v1\nitems:\n- " + object("a") + "\n", 1},
+		"json":             {"\n{\"items\": [ {\"apiVersion\": \"v1\", \"kind\": \"A\",\n\"metadata\": {\"name\": \"a\"}}\n,\n{\"apiVersion\": \"v1\", \"kind\": \"A\", \"metadata\": {\"name\": \"{\"},\n\"data\": {\"k\": 1.0}}], \"kind\": \"List\", \"apiVersion\": \"v1\", \"metadata\": {}}", 2},
+
+		"no items":              {"kind: List\napiVersion: v1\nitems: []\n", 0},
+		"null":                  {"kind: List\napiVersion: v1\nitems:\n", 0},
+		"flow":                  {"kind: List\napiVersion: v1\nitems: [" + object("a") + "]\n", 0},
+		"braces":                {"{kind: List, apiVersion: v1,\nitems:\n[" + object("a") + "]}\n", 0},
+		"no kind":               {"kind: AList\napiVersion: v1\nitems:\n- metadata: {name: a}\n", 0},
+		"a List in it":          {"kind: List\napiVersion: v1\nitems:\n- kind: List\n  apiVersion: v1\n  items:\n  - " + object("a") + "\n", 0},
+		"no List":               {"kind: A\napiVersion: v1\nitems:\n- " + object("a") + "\n", 0},
+		"an alias":              {"kind: List\napiVersion: v1\nitems:\n- &a " + object("a") + "\n- *a\n", 0},
+		"an alias in an item":   {"kind: List\napiVersion: v1\nitems:\n- {apiVersion: &v v1, kind: A, metadata: {name: a}, data: {k: *v}}\n", 0},
+		"wrong later":           {"kind: List\napiVersion: v1\nitems:\n- " + object("a") + "\n- {kind: [\n", 0},
+		"a key twice":           {"kind: List\napiVersion: v1\nitems:\n- " + object("a") + "\n- {kind: A, kind: A, apiVersion: v1}\n", 0},
+		"items twice":           {"kind: List\napiVersion: v1\nitems:\n- " + object("a") + "\n\"items\": []\n", 0},
+		"a quoted item":         {"kind: List\napiVersion: v1\nitems:\n- {apiVersion: v1, kind: A, metadata: {name: \"x\n- y\"}}\n", 0},
+		"a quoted List":         {"kind: List\napiVersion: v1\na: \"\nitems:\n- \"\nitems:\n- " + object("a") + "\n", 0},
+		"nothing":               {"kind: List\napiVersion: v1\nitems:\n- " + object("a") + "\n-\n", 0},
+		"a number":              {"kind: List\napiVersion: v1\nitems:\n- " + object("a") + "\n- 7\n", 0},
+		"an odd indentation":    {"kind: List\napiVersion: v1\nitems:\n  - " + object("a") + "\n - " + object("b") + "\n", 0},
+		"no apiVersion":         {"kind: List\nitems:\n- " + object("a") + "\n", 0},
+		"json with a key twice": {`{"kind": "List", "apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "A", "kind": "A"}]}`, 0},
+		"json with items twice": {`{"kind": "List", "apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "A"}], "items": []}`, 0},
+		"json with a number":    {`{"kind": "List", "apiVersion": "v1", "items": [7, {"apiVersion": "v1", "kind": "A"}]}`, 0},
+		"json with null":        {`{"kind": "List", "apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "A"}, null, {}]}`, 0},
+		"json of one":           {`{"kind": "A", "apiVersion": "v1", "items": {}}`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if n := sameItems(t, tt.text); n != tt.items {
+				t.Errorf("%d items were understood one by one, want %d", n, tt.items)
+			}
+		})
+	}
+	// What is not packed needs the List around it.
+	docs, errs := ReadAll([]Input{textInput("kind: List\napiVersion: v1\nitems:\n- " + object("a") + "\n- " + object("b") + "\n")}, func(d *Document) {
+		if d.Name() == "A a" {
+			d.Pack()
+		}
+	})
+	if len(errs) > 0 || len(docs) != 2 || docs[0].packed == nil || docs[1].parent == nil {
+		t.Errorf("%v, %v", docs, errs)
+	}
+}
+
+func textInput(text string) Input {
+	return Input{Name: "f", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
+}
+
+// sameItems fails if reading Lists item by item gives something else than reading them whole, and
+// returns how many items it has read so.
+func sameItems(t *testing.T, text string) (n int) {
+	t.Helper()
+	for whole := range cut(textInput(text)) {
+		if whole.err != nil {
+			continue
+		}
+		parts := *whole
+		if !parts.packItems((*Document).Pack) {
+			if len(parts.docs) > 0 {
+				t.Error("a List that is read whole has left items")
+			}
+			continue
+		}
+		whole.understand((*Document).Pack)
+		if len(whole.errs) > 0 || len(whole.docs) != len(parts.docs) {
+			t.Fatalf("%d items, whole %d: %v", len(parts.docs), len(whole.docs), whole.errs)
+		}
+		n += len(parts.docs)
+		describe := func(d *Document) string {
+			at := d.ErrorAt("metadata.name", errors.New("here"))
+			return fmt.Sprint(d.Where(), d.Name(), string(d.packed), d.Explicit, d.JSON, at, at.Source)
+		}
+		for i, d := range parts.docs {
+			if got, want := describe(d), describe(whole.docs[i]); got != want {
+				t.Errorf("item %d:\n%s, want\n%s", i, got, want)
+			}
+		}
+	}
+	return n
+}
+
+func FuzzPackItems(f *testing.F) {
+	for _, text := range []string{
+		"kind: List\napiVersion: v1\nitems:\n- {apiVersion: v1, kind: A, metadata: {name: a}}\n-\n  apiVersion: v1\n  kind: A\n  data: |\n    - x\n",
+		"items:\n  - apiVersion: v1\n    kind: A\n    k: \"a\n  - b\"\n# c\nkind: List\napiVersion: v1\n",
+		`{"items": [{"apiVersion": "v1", "kind": "A", "k": 1}, {"kind": "B", "apiVersion": "v1"}], "kind": "List", "apiVersion": "v1"}`,
+		"kind: List\napiVersion: v1\nitems:\n- &a {apiVersion: v1, kind: A}\n- *a\n- >-\n  x\n",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) { sameItems(t, text) })
 }

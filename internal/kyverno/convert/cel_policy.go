@@ -62,7 +62,7 @@ func (r *Result) celUnit(rule *Rule) Unit {
 	}
 	if e := s.Evaluation; e != nil {
 		if e.MutateExisting != nil && on("mutateExisting", e.MutateExisting.Enabled) {
-			refuseFor("a policy for the targets' own kind, and mapd audit --fix for those that exist", "it mutates objects that exist already, which admission does not see")
+			refuseFor(forExisting, "it mutates objects that exist already, which admission does not see")
 		}
 		if e.Admission != nil && e.Admission.Enabled != nil && !*e.Admission.Enabled {
 			refuse("Kyverno does not run it for requests")

@@ -242,6 +242,9 @@ func (c *converter) run() {
 	}
 }
 
+// forExisting is what stands for a rule that mutates objects that exist.
+const forExisting = "a policy for the targets' own kind, and for those that exist mapd.dev/existing: fix on its binding, or mapd audit --fix"
+
 func (c *converter) refusals() (n int) {
 	for i := range c.Rules {
 		if !c.Rules[i].Converted() {
@@ -269,7 +272,7 @@ func (c *converter) groups() []*group {
 		}
 		if len(v.rule.Mutate.Targets) > 0 {
 			rule.note(Refused, notConverted, "it mutates objects that exist already, which admission does not see")
-			rule.Instead = "a policy for the targets' own kind, and mapd audit --fix for those that exist"
+			rule.Instead = forExisting
 			continue
 		}
 		rule.attempt(func() {
