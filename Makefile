@@ -12,7 +12,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno next nightly e2e e2e-existing e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release kind
+.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno next nightly e2e e2e-existing e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release release-check kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -186,9 +186,12 @@ image: ## build the image IMAGE for ARCH with docker, with the program that only
 	GOOS=linux GOARCH=$(ARCH) $(GO) build -tags server -trimpath -ldflags '-s -w' -o bin/linux-$(ARCH)/mapd ./cmd/mapd
 	docker build --platform linux/$(ARCH) --build-arg ARCH=$(ARCH) --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
-release: $(SITE) ## archives, images, chart, bills of materials, provenance and checksums into dist; VERSION=v1.2.3, signed with KEY=FILE
+release: $(SITE) ## archives, images, chart, bills of materials, provenance and checksums into dist, the first time in half an hour; VERSION=v1.2.3, signed with KEY=FILE
 	rm -rf dist
 	$(GO) run ./hack/release -version "$(VERSION)" -out dist $(if $(KEY),-key "$(KEY)")
+
+release-check: ## hold the release in dist, signed by the key of PUB=FILE, against cosign, skopeo, a registry, Helm, docker, podman and krew, those that are there
+	@./hack/release-check.sh dist "$(PUB)"
 
 kind: ## a kind cluster with mapd in it, the examples, and the tests of test/e2e against it
 	@./hack/kind.sh

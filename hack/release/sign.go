@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -79,11 +78,9 @@ func enclose(key *ecdsa.PrivateKey, statement []byte) (*envelope, error) {
 		if err != nil {
 			return nil, err
 		}
-		id, err := keyID(&key.PublicKey)
-		if err != nil {
-			return nil, err
-		}
-		e.Signatures = append(e.Signatures, signature{hex.EncodeToString(id), s})
+		// The name of a key may be empty. cosign skips a signature whose key it names otherwise,
+		// and itself writes none.
+		e.Signatures = append(e.Signatures, signature{Sig: s})
 	}
 	return e, nil
 }
