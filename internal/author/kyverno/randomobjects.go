@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -35,7 +36,7 @@ func NewObjects(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVers
 }
 
 // Object returns the object at i, the same one for the same seed. It has none if a server would not
-// take it.
+// take it. It must not be called at the same time by two.
 func (o *Objects) Object(seed uint64, i int) verify.Object { return o.object(seed, i) }
 
 // literals is what a policy mentions: the objects that are made for it have some of that.
@@ -50,6 +51,19 @@ type literals struct {
 	patches       []map[string]any
 	paths         [][]string // fields that expressions name
 	values        []any      // what they are compared with
+
+	keys           []string            // of labels, sorted
+	choices        map[string][]string // what labels and annotations have
+	containerNames []string
+	otherNames     []string               // of namespaces
+	scalars        map[scalarField]string // what scalarAt returned
+	takes          map[string]bool        // whether a server takes a text as the value of a label
+}
+
+// scalarField is one of the paths, in a kind.
+type scalarField struct {
+	gvk  schema.GroupVersionKind
+	path int
 }
 
 // literalsOf collects what a policy mentions. Kinds are those that objects may have.
@@ -61,17 +75,25 @@ func literalsOf(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVers
 			"nginx", "nginx:1.27", "docker.io/library/nginx:latest", "localhost/x", "corp.example.com/app:1",
 			"registry.example.com:5000/a/b@sha256:" + strings.Repeat("0", 64),
 		},
-		values: []any{"", "other"},
+		values:  []any{"", "other"},
+		scalars: map[scalarField]string{}, takes: map[string]bool{},
 	}
 	if p.CEL != nil {
 		l.collectCEL(p)
-		return l
+	} else {
+		data, err := json.Marshal(p.Rules)
+		var v any
+		if err == nil && json.Unmarshal(data, &v) == nil {
+			l.collect(v)
+		}
 	}
-	data, err := json.Marshal(p.Rules)
-	var v any
-	if err == nil && json.Unmarshal(data, &v) == nil {
-		l.collect(v)
+	l.keys = slices.Sorted(maps.Keys(l.labels))
+	l.choices = map[string][]string{}
+	for _, k := range l.keys {
+		l.choices[k] = append([]string{"other", ""}, l.labels[k]...)
 	}
+	l.containerNames = append([]string{"web", "app", "a"}, l.names...)
+	l.otherNames = append([]string{"default", "kube-system", "shop"}, l.names...)
 	return l
 }
 
@@ -266,20 +288,19 @@ func (g *maker) object() verify.Object {
 		u.SetGenerateName(u.GetName())
 		u.SetName("")
 	}
-	u.SetLabels(valid(g.some(u.GetLabels())))
+	u.SetLabels(g.valid(g.some(u.GetLabels())))
 	u.SetAnnotations(g.some(nil))
 	for _, at := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
-		template, ok, _ := unstructured.NestedMap(obj, at...)
-		if !ok {
+		template := below(obj, at...)
+		if template == nil {
 			continue
 		}
 		t := &unstructured.Unstructured{Object: template}
-		t.SetLabels(valid(g.some(t.GetLabels())))
+		t.SetLabels(g.valid(g.some(t.GetLabels())))
 		t.SetAnnotations(g.some(nil))
 		if spec, ok := template["spec"].(map[string]any); ok {
 			g.pod(spec)
 		}
-		_ = unstructured.SetNestedMap(obj, template, at...)
 	}
 	if spec, ok := obj["spec"].(map[string]any); ok && gvk.Kind == "Pod" {
 		g.pod(spec)
@@ -289,9 +310,9 @@ func (g *maker) object() verify.Object {
 			g.blend(obj, patch)
 		}
 	}
-	for _, path := range g.paths {
+	for i := range g.paths {
 		if g.chance(40) {
-			g.set(gvk, obj, path)
+			g.set(gvk, obj, i)
 		}
 	}
 	o := verify.Object{Operation: "CREATE", User: pick(g, g.users...)}
@@ -301,13 +322,13 @@ func (g *maker) object() verify.Object {
 		}
 	}
 	if res, ok := g.types.ResourceFor(gvk); ok && res.Namespaced {
-		u.SetNamespace(pick(g, append([]string{"default", "kube-system", "shop"}, g.names...)...))
+		u.SetNamespace(pick(g, g.otherNames...))
 		if len(g.namespaces) > 0 && g.chance(60) { // or few objects are changed
 			u.SetNamespace(pick(g, g.namespaces...))
 		}
 		ns := &unstructured.Unstructured{Object: map[string]any{}}
 		ns.SetName(u.GetNamespace())
-		ns.SetLabels(valid(g.some(map[string]string{})))
+		ns.SetLabels(g.valid(g.some(map[string]string{})))
 		o.Namespace = ns.Object
 	}
 	if kind, err := g.types.Kind(gvk); err == nil {
@@ -342,8 +363,7 @@ func allowed(obj map[string]any) bool {
 		if len(at) == 1 && kind != "Pod" || len(at) == 3 && !runsPods[kind] || len(at) == 5 && kind != "CronJob" {
 			continue
 		}
-		containers, ok, _ := unstructured.NestedSlice(obj, append(at, "containers")...)
-		if !ok || len(containers) == 0 {
+		if containers, ok := below(obj, at...)["containers"].([]any); !ok || len(containers) == 0 {
 			return false
 		}
 	}
@@ -358,10 +378,13 @@ func distinct(v any) bool {
 	case map[string]any:
 		for k, e := range v {
 			if list, ok := e.([]any); ok && keyOf[k] != "" {
-				seen := map[string]bool{}
+				seen := make(map[string]bool, len(list))
 				for _, each := range list {
 					m, _ := each.(map[string]any)
-					key := fmt.Sprint(m[keyOf[k]])
+					key, isText := m[keyOf[k]].(string)
+					if !isText {
+						key = fmt.Sprint(m[keyOf[k]])
+					}
 					if m[keyOf[k]] == nil || key == "" || k == "topologySpreadConstraints" && (m["whenUnsatisfiable"] == nil || m["whenUnsatisfiable"] == "") || seen[key] {
 						return k == "ports" && m["containerPort"] == nil // of a Service
 					}
@@ -387,11 +410,11 @@ func (g *maker) some(m map[string]string) map[string]string {
 	if out == nil {
 		out = map[string]string{}
 	}
-	for _, k := range slices.Sorted(maps.Keys(g.labels)) {
+	for _, k := range g.keys {
 		if k == "" || !g.chance(45) {
 			continue
 		}
-		out[k] = pick(g, append([]string{"other", ""}, g.labels[k]...)...)
+		out[k] = pick(g, g.choices[k]...)
 		if len(g.labels[k]) > 0 && g.chance(60) {
 			out[k] = pick(g, g.labels[k]...)
 		}
@@ -406,15 +429,27 @@ func (g *maker) some(m map[string]string) map[string]string {
 }
 
 // valid returns those labels that a server takes.
-func valid(labels map[string]string) map[string]string {
-	maps.DeleteFunc(labels, func(_, v string) bool { return len(validation.IsValidLabelValue(v)) > 0 })
+func (l *literals) valid(labels map[string]string) map[string]string {
+	maps.DeleteFunc(labels, func(_, v string) bool {
+		takes, ok := l.takes[v]
+		if !ok {
+			takes = len(validation.IsValidLabelValue(v)) == 0
+			l.takes[v] = takes
+		}
+		return !takes
+	})
 	return labels
 }
 
-// set gives a field that an expression names a value that it may be compared with, or none. The
+// set gives a field that an expression names, that at a place of paths, a value that it may be compared with, or none. The
 // value has the type of the one that is there, or else any.
-func (g *maker) set(gvk schema.GroupVersionKind, obj map[string]any, path []string) {
-	typ := g.scalarAt(gvk, path)
+func (g *maker) set(gvk schema.GroupVersionKind, obj map[string]any, at int) {
+	path := g.paths[at]
+	typ, ok := g.scalars[scalarField{gvk, at}]
+	if !ok {
+		typ = g.scalarAt(gvk, path)
+		g.scalars[scalarField{gvk, at}] = typ
+	}
 	if typ == "object" {
 		return
 	}
@@ -470,6 +505,14 @@ func (g *maker) scalarAt(gvk schema.GroupVersionKind, path []string) string {
 	return map[string]string{"string": "string", "numeric": "int64", "boolean": "bool"}[p.Scalar()]
 }
 
+// below returns the object that fields lead to, nil if there is none.
+func below(obj map[string]any, fields ...string) map[string]any {
+	for _, f := range fields {
+		obj, _ = obj[f].(map[string]any)
+	}
+	return obj
+}
+
 // pod fills in the spec of a Pod.
 func (g *maker) pod(spec map[string]any) {
 	used := map[string]bool{}
@@ -510,45 +553,72 @@ func (g *maker) pod(spec map[string]any) {
 		}
 		spec["volumes"] = volumes
 	}
-	g.maybe(spec, 30, "dnsPolicy", "ClusterFirst", "Default", "None", "ClusterFirstWithHostNet")
-	g.maybe(spec, 30, "terminationGracePeriodSeconds", int64(0), int64(30), int64(50), int64(300))
-	g.maybe(spec, 30, "nodeSelector", map[string]any{"foo": "x"}, map[string]any{"disk": "ssd"})
-	g.maybe(spec, 30, "tolerations", []any{map[string]any{"key": "example.com/role", "operator": "Exists"}}, []any{map[string]any{"operator": "Exists"}})
-	g.maybe(spec, 30, "imagePullSecrets", []any{map[string]any{"name": "other"}}, []any{map[string]any{"name": "other"}, map[string]any{"name": "my-secret"}})
-	g.maybe(spec, 20, "hostNetwork", true)
-	g.maybe(spec, 30, "securityContext", map[string]any{}, map[string]any{"runAsUser": int64(0)}, map[string]any{"runAsNonRoot": false, "fsGroup": int64(5)})
-	g.maybe(spec, 20, "dnsConfig", map[string]any{}, map[string]any{"options": []any{map[string]any{"name": "ndots", "value": "5"}}})
-	g.maybe(spec, 20, "affinity", map[string]any{}, map[string]any{"podAntiAffinity": map[string]any{}}, map[string]any{"nodeAffinity": map[string]any{}})
-	g.maybe(spec, 15, "priorityClassName", "high")
-	g.maybe(spec, 15, "serviceAccountName", "sa")
-	g.maybe(spec, 15, "automountServiceAccountToken", true, false)
+	g.maybe(spec, inPods)
 }
 
-// maybe gives a field one of some values, p times out of 100.
-func (g *maker) maybe(obj map[string]any, p int, field string, values ...any) {
-	if g.chance(p) {
-		obj[field] = pick(g, values...)
+// possible is a field with values that it has, p times out of 100.
+type possible struct {
+	p      int
+	field  string
+	values []any
+}
+
+type object = map[string]any
+
+// What the specs of Pods and their containers have beside what rules ask for.
+var (
+	inPods = []possible{
+		{30, "dnsPolicy", []any{"ClusterFirst", "Default", "None", "ClusterFirstWithHostNet"}},
+		{30, "terminationGracePeriodSeconds", []any{int64(0), int64(30), int64(50), int64(300)}},
+		{30, "nodeSelector", []any{object{"foo": "x"}, object{"disk": "ssd"}}},
+		{30, "tolerations", []any{[]any{object{"key": "example.com/role", "operator": "Exists"}}, []any{object{"operator": "Exists"}}}},
+		{30, "imagePullSecrets", []any{[]any{object{"name": "other"}}, []any{object{"name": "other"}, object{"name": "my-secret"}}}},
+		{20, "hostNetwork", []any{true}},
+		{30, "securityContext", []any{object{}, object{"runAsUser": int64(0)}, object{"runAsNonRoot": false, "fsGroup": int64(5)}}},
+		{20, "dnsConfig", []any{object{}, object{"options": []any{object{"name": "ndots", "value": "5"}}}}},
+		{20, "affinity", []any{object{}, object{"podAntiAffinity": object{}}, object{"nodeAffinity": object{}}}},
+		{15, "priorityClassName", []any{"high"}},
+		{15, "serviceAccountName", []any{"sa"}},
+		{15, "automountServiceAccountToken", []any{true, false}},
+	}
+	inContainers = []possible{
+		{30, "imagePullPolicy", []any{"Always", "IfNotPresent"}},
+		{40, "env", []any{[]any{object{"name": "A", "value": "1"}}, []any{object{"name": "HTTP_PROXY", "value": "x"}, object{"name": "B", "value": "2"}}}},
+		{20, "envFrom", []any{[]any{object{"configMapRef": object{"name": "old"}}}}},
+		{50, "resources", []any{
+			object{}, object{"requests": object{"memory": "1Gi", "cpu": "1"}}, object{"limits": object{"memory": "2Gi", "ephemeral-storage": "1Gi"}},
+			object{"requests": object{"cpu": "1", "ephemeral-storage": "2Gi", "memory": "1Gi"}, "limits": object{"memory": "2Gi"}},
+		}},
+		{50, "securityContext", []any{
+			object{}, object{"privileged": true}, object{"capabilities": object{}},
+			object{"capabilities": object{"add": []any{"NET_ADMIN"}, "drop": []any{"SETUID"}}}, object{"capabilities": object{"drop": []any{"ALL"}}, "runAsNonRoot": true},
+		}},
+		{50, "volumeMounts", []any{
+			[]any{object{"mountPath": "/data", "name": "data0"}}, []any{object{"mountPath": "/v", "name": "vol1"}, object{"mountPath": "/t", "name": "kube-api-access-x0"}},
+			[]any{object{"mountPath": "/secret", "name": "x"}, object{"mountPath": "/etc/ssl/certs", "name": "y"}},
+		}},
+		{30, "ports", []any{[]any{object{"containerPort": int64(80)}}}},
+	}
+)
+
+// maybe gives an object each field that it has by chance. The values are copies, which a patch may
+// be blended into.
+func (g *maker) maybe(obj map[string]any, fields []possible) {
+	for i := range fields {
+		if f := &fields[i]; g.chance(f.p) {
+			obj[f.field] = runtime.DeepCopyJSONValue(pick(g, f.values...))
+		}
 	}
 }
 
 func (g *maker) container(n int, used map[string]bool) map[string]any {
-	name := pick(g, append([]string{"web", "app", "a"}, g.names...)...)
+	name := pick(g, g.containerNames...)
 	if used[name] {
 		name = fmt.Sprintf("%s-%d", name, n)
 	}
 	used[name] = true
 	c := map[string]any{"name": name, "image": pick(g, g.images...)}
-	variable := func(name, value string) any { return map[string]any{"name": name, "value": value} }
-	mount := func(name, path string) any { return map[string]any{"name": name, "mountPath": path} }
-	g.maybe(c, 30, "imagePullPolicy", "Always", "IfNotPresent")
-	g.maybe(c, 40, "env", []any{variable("A", "1")}, []any{variable("HTTP_PROXY", "x"), variable("B", "2")})
-	g.maybe(c, 20, "envFrom", []any{map[string]any{"configMapRef": map[string]any{"name": "old"}}})
-	g.maybe(c, 50, "resources", map[string]any{}, map[string]any{"requests": map[string]any{"memory": "1Gi", "cpu": "1"}}, map[string]any{"limits": map[string]any{"memory": "2Gi", "ephemeral-storage": "1Gi"}},
-		map[string]any{"requests": map[string]any{"cpu": "1", "ephemeral-storage": "2Gi", "memory": "1Gi"}, "limits": map[string]any{"memory": "2Gi"}})
-	g.maybe(c, 50, "securityContext", map[string]any{}, map[string]any{"privileged": true}, map[string]any{"capabilities": map[string]any{}},
-		map[string]any{"capabilities": map[string]any{"add": []any{"NET_ADMIN"}, "drop": []any{"SETUID"}}}, map[string]any{"capabilities": map[string]any{"drop": []any{"ALL"}}, "runAsNonRoot": true})
-	g.maybe(c, 50, "volumeMounts", []any{mount("data0", "/data")}, []any{mount("vol1", "/v"), mount("kube-api-access-x0", "/t")}, []any{mount("x", "/secret"), mount("y", "/etc/ssl/certs")})
-	g.maybe(c, 30, "ports", []any{map[string]any{"containerPort": int64(80)}})
+	g.maybe(c, inContainers)
 	return c
 }
 

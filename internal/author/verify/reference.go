@@ -111,6 +111,9 @@ func (s *mutatorSide) answered(ctx context.Context, obj map[string]any) (map[str
 // lenient decodes the answer of a webhook as a server does: it drops unknown
 // fields of built-in kinds (Gatekeeper spec §9.4).
 func (r *request) lenient(obj map[string]any) (map[string]any, error) {
+	if tree.Same(obj, r.object) {
+		return obj, nil
+	}
 	obj = plain(obj)
 	if r.kind == nil {
 		return obj, nil

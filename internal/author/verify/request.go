@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"encoding/json"
 	"maps"
 	"strings"
 
@@ -175,11 +174,7 @@ func within(obj map[string]any, namespace string) map[string]any {
 // plain returns an object as if it had been read from JSON: whole floats become
 // integers.
 func plain(obj map[string]any) map[string]any {
-	data, err := json.Marshal(obj)
-	if err != nil {
-		return nil
-	}
-	out, err := tree.Decode(data)
+	out, err := tree.Reread(obj)
 	if err != nil {
 		return nil
 	}

@@ -114,6 +114,7 @@ func (r *Result) celUnit(rule *Rule) Unit {
 		MatchConstraints: s.MatchConstraints.DeepCopy(), MatchConditions: conditions, Variables: s.Variables, Mutations: mutations,
 		FailurePolicy: &fail, ReinvocationPolicy: reinvocation,
 	}
+	spec = withoutLastLines(spec)
 	u := Unit{
 		Name: name, Rules: []string{p.Name}, Mutations: slices.Repeat([]string{p.Name}, len(mutations)),
 		Policy: &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
@@ -127,6 +128,28 @@ func (r *Result) celUnit(rule *Rule) Unit {
 		}
 	}
 	return u
+}
+
+// withoutLastLines returns a spec whose expressions do not end with the end of a line, as those in a
+// block of YAML do: a text that does is not written as a block.
+func withoutLastLines(from admissionregistrationv1.MutatingAdmissionPolicySpec) admissionregistrationv1.MutatingAdmissionPolicySpec {
+	spec := *from.DeepCopy()
+	trim := func(expression *string) { *expression = strings.TrimRight(*expression, " \t\r\n") }
+	for i := range spec.MatchConditions {
+		trim(&spec.MatchConditions[i].Expression)
+	}
+	for i := range spec.Variables {
+		trim(&spec.Variables[i].Expression)
+	}
+	for _, m := range spec.Mutations {
+		if m.ApplyConfiguration != nil {
+			trim(&m.ApplyConfiguration.Expression)
+		}
+		if m.JSONPatch != nil {
+			trim(&m.JSONPatch.Expression)
+		}
+	}
+	return spec
 }
 
 var (

@@ -108,6 +108,9 @@ func Policy(p *policy.Policy, o Options) *Result {
 	return r
 }
 
+// severalTypes matches what a compiler says of a list or a map with elements of several types.
+var severalTypes = regexp.MustCompile(`: expected type '.*' but found '`)
+
 // check leaves out policies that a server refuses, with all rules that are in one.
 func (r *Result) check(refused func(*admissionregistrationv1.MutatingAdmissionPolicy) error) {
 	if refused == nil {
@@ -123,6 +126,9 @@ func (r *Result) check(refused func(*admissionregistrationv1.MutatingAdmissionPo
 			if rule := &r.Rules[i]; slices.Contains(u.Rules, rule.Name) {
 				rule.note(Refused, notConverted, "a server refuses what would be written: "+first)
 				rule.Policies = nil
+				if r.Policy.CEL != nil && severalTypes.MatchString(first) {
+					rule.Instead = "put dyn() around the elements of the list or the map; Kyverno refuses the policy, too"
+				}
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/author/format"
@@ -68,6 +69,15 @@ func written(r *convert.Result) string {
 	return b.String()
 }
 
+func environment(t *testing.T) *cel.Env {
+	t.Helper()
+	env, err := cel.NewEnv(cel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env
+}
+
 // Each case for test/kyverno has a file of what is written for its policy, which a server would
 // take. Run with -update after a change, and read the difference.
 func TestCases(t *testing.T) {
@@ -75,10 +85,7 @@ func TestCases(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	env, err := cel.NewEnv(cel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env := environment(t)
 	types := openapi.New(openapi.Builtin())
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
@@ -185,6 +192,20 @@ spec:
 	}
 	if got, want := r.Units[0].Policy.Spec.MatchConditions[0].Expression, "(!(has(object.metadata.labels))) && true"; got != want {
 		t.Errorf("match condition %s, want %s", got, want)
+	}
+	// A block of YAML ends with the end of a line.
+	block := strings.NewReplacer(`expression: "[]"`, `expression: "[]\n"`, "has(object.metadata.labels)", `"has(object.metadata.labels) \n"`).Replace(text)
+	if r := convert.Policy(policies(t, []byte(block))[0], convert.Options{Types: builtin}); r.Units[0].Policy.Spec.Mutations[0].JSONPatch.Expression != "[]" || r.Units[1].Policy.Spec.Variables[0].Expression != "has(object.spec.template.metadata.labels)" {
+		t.Errorf("%+v", r.Units[1].Policy.Spec)
+	}
+	// Neither a server nor Kyverno takes a list with elements of several types.
+	refuses := func(p *admissionregistrationv1.MutatingAdmissionPolicy) error {
+		_, err := programs.Compile(p, programs.Deps{Env: environment(t), Types: builtin})
+		return err
+	}
+	mixed := strings.Replace(text, `expression: "[]"`, `expression: "[1, 'a'].size() == 2 ? [] : []"`, 1)
+	if rule := convert.Policy(policies(t, []byte(mixed))[0], convert.Options{Types: builtin, Check: refuses}).Rules[0]; rule.Converted() || !strings.Contains(rule.Instead, "dyn()") {
+		t.Errorf("%+v", rule)
 	}
 	// A server has no namespaceObject in match conditions.
 	namespace := strings.Replace(text, "variables.second && true", "namespaceObject.metadata.name != 'a'", 1)

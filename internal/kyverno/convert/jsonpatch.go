@@ -42,6 +42,16 @@ func (s *scope) operations(text string) []operation {
 		refuse("a variable within a variable in patchesJson6902")
 	}
 	var list []operation
+	var read any
+	if yaml.Unmarshal([]byte(replaced), &read) == nil {
+		all, ok := read.([]any)
+		if !ok {
+			refuse("patchesJson6902 is no list of operations")
+		}
+		if i := slices.IndexFunc(all, func(e any) bool { _, ok := e.(map[string]any); return !ok }); i >= 0 {
+			refuse("operation %d of patchesJson6902 is no object", i+1)
+		}
+	}
 	if err := yaml.UnmarshalStrict([]byte(replaced), &list); err != nil {
 		refuse("patchesJson6902 cannot be read: %v", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -37,16 +36,17 @@ type Result struct {
 	Failed  bool
 }
 
-// Policy is a policy that can be run. It is safe for concurrent use.
+// Policy is a policy that can be run. It is not safe for concurrent use.
 type Policy struct {
 	policy *policy.Policy
 	rules  []made
+	parsed *expressions
 }
 
 // New prepares a policy. Only the rules for which on is true run; nil means all that mutate. The
 // others still have a say in which rules Kyverno makes for controllers. The error is an Unknown.
 func New(p *policy.Policy, on func(rule string) bool) (*Policy, error) {
-	out := &Policy{policy: p}
+	out := &Policy{policy: p, parsed: newExpressions()}
 	err := known(func() {
 		if p.CEL != nil {
 			unknown("CEL: the converted policy has the same expressions, so there is nothing to compare")
@@ -99,7 +99,7 @@ func (p *Policy) mutate(ctx context.Context, request *Request) Result {
 		}
 	}
 	r := &run{
-		scope: &scope{ctx: ctx, data: requestData(request), calls: caller(), configMaps: request.ConfigMaps, namespace: p.policy.Namespace}, request: request,
+		scope: &scope{ctx: ctx, data: requestData(request), parsed: p.parsed, configMaps: request.ConfigMaps, namespace: p.policy.Namespace}, request: request,
 		gvk: (&unstructured.Unstructured{Object: request.Object}).GroupVersionKind(),
 	}
 	loader, err := r.newVariable("images")
@@ -128,7 +128,7 @@ func (p *Policy) mutate(ctx context.Context, request *Request) Result {
 			}
 			return Result{Refused: fmt.Sprintf("%s: %v", rule.Name, err)}
 		}
-		changed := !reflect.DeepEqual(after, object)
+		changed := !tree.Equal(after, object)
 		object = after
 		if one := p.policy.Rules.ApplyRules; one != nil && *one == "One" && changed {
 			break
@@ -202,7 +202,7 @@ func decodeInto(data []byte, out any) error {
 
 // normal returns an object as it is after it was written as JSON and read again.
 func normal(v any) any {
-	out, err := decodeObject(encoded(map[string]any{"v": v}))
+	out, err := tree.Reread(map[string]any{"v": v})
 	if err != nil {
 		unknown("a value that is no JSON")
 	}
@@ -281,7 +281,7 @@ func (r *run) forEach(parts []policy.ForEach, object map[string]any, nesting int
 		if err != nil {
 			return nil, err
 		}
-		if !reflect.DeepEqual(after, object) {
+		if !tree.Equal(after, object) {
 			object = after
 			r.setObject(object)
 		}

@@ -3,12 +3,13 @@ package interpret
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // maxIndex bounds the index of an element that a patch adds: it fills up the list before it.
@@ -278,4 +279,4 @@ func ensured(doc any, path []string) (any, error) {
 }
 
 // same reports whether two JSON values are equal.
-func same(a, b any) bool { return reflect.DeepEqual(a, b) }
+func same(a, b any) bool { return tree.Equal(a, b) }

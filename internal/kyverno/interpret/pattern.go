@@ -401,18 +401,20 @@ func anchored(a anchor, object map[string]any, pattern any) outcome {
 // condition.
 type anchor struct{ kind, name string }
 
-var anchorForm = regexp.MustCompile(`^([+<=X^])?\((.+)\)$`)
-
 // anchorOf takes a field of a pattern apart.
 func anchorOf(key string) (anchor, bool) {
-	m := anchorForm.FindStringSubmatch(strings.TrimSpace(key))
-	if m == nil {
+	form := strings.TrimSpace(key)
+	kind, rest := "", form
+	if form != "" && strings.IndexByte("+<=X^", form[0]) >= 0 {
+		kind, rest = form[:1], form[1:]
+	}
+	if len(rest) < 3 || rest[0] != '(' || rest[len(rest)-1] != ')' || strings.Contains(rest, "\n") {
 		return anchor{}, false
 	}
-	if key != strings.TrimSpace(key) {
+	if key != form {
 		unknown("spaces around an anchor")
 	}
-	return anchor{m[1], m[2]}, true
+	return anchor{kind, rest[1 : len(rest)-1]}, true
 }
 
 // condition reports whether an anchor is a condition on an element or on the whole overlay.

@@ -14,6 +14,7 @@ import (
 	jmespath "github.com/kyverno/go-jmespath"
 
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
+	"github.com/mapd-project/mapd/pkg/tree"
 )
 
 // Bounds of one request, so that no policy takes long or much memory.
@@ -39,7 +40,7 @@ type scope struct {
 	loading       bool
 	level, before int
 	steps, values int
-	calls         *jmespath.FunctionCaller
+	parsed        *expressions
 }
 
 // variable is one that is evaluated when it is mentioned.
@@ -217,7 +218,7 @@ func (s *scope) valueOf(e policy.Context) (any, error) {
 }
 
 func (s *scope) newVariable(name string) (*variable, error) {
-	mention, err := regexp.Compile(`(?:\A|\z|\s|[^.0-9A-Za-z])` + name + `\b`)
+	mention, err := s.parsed.mention(name)
 	if err != nil {
 		return nil, err
 	}
@@ -321,13 +322,7 @@ func (s *scope) search(text string, data any) (found any, err error) {
 			unknown("a JMESPath expression that panics: %v", x)
 		}
 	}()
-	// Parsed for the check, and once more by the library, which has no way to run what is parsed.
-	tree, err := jmespath.NewParser().Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	check(tree)
-	query, err := jmespath.Compile(text)
+	query, err := s.parsed.query(text)
 	if err != nil {
 		return nil, err
 	}
@@ -335,7 +330,7 @@ func (s *scope) search(text string, data any) (found any, err error) {
 		s.spend(size(data))
 		data = copied(data)
 	}
-	found, err = query.Search(data, jmespath.WithFunctionCaller(s.calls))
+	found, err = jmespath.NewInterpreter().Execute(query, data, jmespath.WithFunctionCaller(caller()))
 	if err != nil {
 		return nil, err
 	}
@@ -443,19 +438,34 @@ func copied(v any) any {
 	return v
 }
 
-// floats returns JSON values as encoding/json reads them: every number is a float64.
+// floats returns JSON values as encoding/json reads them: every number is a float64. What has no
+// other number is v itself.
 func floats(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		out := make(map[string]any, len(v))
+		out := v
 		for k, e := range v {
-			out[k] = floats(e)
+			f := floats(e)
+			if tree.Same(f, e) {
+				continue
+			}
+			if tree.Same(out, v) {
+				out = maps.Clone(v)
+			}
+			out[k] = f
 		}
 		return out
 	case []any:
-		out := make([]any, len(v))
+		out := v
 		for i, e := range v {
-			out[i] = floats(e)
+			f := floats(e)
+			if tree.Same(f, e) {
+				continue
+			}
+			if tree.Same(out, v) {
+				out = slices.Clone(v)
+			}
+			out[i] = f
 		}
 		return out
 	case int64:

@@ -27,6 +27,9 @@ const (
 	MaxNesting = 5         // of foreach
 	MaxDepth   = 64        // of a patch or a condition
 	MaxText    = 128 << 10 // of one text with variables, in bytes
+	MaxKinds   = 500       // that a rule matches and excludes
+	MaxValues  = 2000      // of a patch or of preconditions: objects, lists and what is in them
+	MaxParts   = 500       // of a foreach
 )
 
 var versions = map[string]map[string][]string{
@@ -267,9 +270,40 @@ func (r *reader) rules(s *Spec) {
 		if len(rule.Match.Any) > 0 && len(rule.Match.All) > 0 {
 			r.fault(path+".match", "has any and all; Kyverno takes one of them")
 		}
+		if n := kindsOf(&rule.Match) + kindsOf(rule.Exclude); n > MaxKinds {
+			r.fault(path+".match", "%d kinds, with those of exclude; at most %d are read", n, MaxKinds)
+		}
 		rule.Preconditions = r.conditions(path+".preconditions", rule.RawPreconditions)
+		r.bounded(path+".preconditions", rule.Preconditions)
 		r.mutate(path+".mutate", rule.Mutate)
 	}
+}
+
+// kindsOf returns how many kinds a match names.
+func kindsOf(m *Match) (n int) {
+	if m == nil {
+		return 0
+	}
+	for _, f := range slices.Concat([]Filter{m.Filter}, m.Any, m.All) {
+		n += len(f.Resources.Kinds)
+	}
+	return n
+}
+
+// valuesIn returns how many values there are in a value.
+func valuesIn(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			n += valuesIn(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += valuesIn(e)
+		}
+	}
+	return n
 }
 
 // conditions reads preconditions, which are a list in old policies.
@@ -293,6 +327,20 @@ func (r *reader) conditions(path string, raw any) *Conditions {
 	return nil
 }
 
+// bounded refuses preconditions with too many values.
+func (r *reader) bounded(path string, c *Conditions) {
+	if c == nil {
+		return
+	}
+	n := 0
+	for _, one := range slices.Concat(c.Any, c.All) {
+		n += valuesIn(one.Key) + valuesIn(one.Value)
+	}
+	if n > MaxValues {
+		r.fault(path, "%d values; at most %d are read", n, MaxValues)
+	}
+}
+
 func (r *reader) mutate(path string, m *Mutate) {
 	ways := 0
 	for _, has := range []bool{m.PatchStrategicMerge != nil, m.PatchesJSON6902 != "", m.ForEach != nil} {
@@ -304,6 +352,10 @@ func (r *reader) mutate(path string, m *Mutate) {
 		r.fault(path, "needs one of patchStrategicMerge, patchesJson6902 and foreach, and has %d", ways)
 	}
 	r.patches(path, m.PatchStrategicMerge, m.PatchesJSON6902)
+	if len(m.ForEach) > MaxParts {
+		r.fault(path+".foreach", "%d parts; at most %d are read", len(m.ForEach), MaxParts)
+		return
+	}
 	for i := range m.ForEach {
 		r.forEach(fmt.Sprintf("%s.foreach[%d]", path, i), &m.ForEach[i], 1)
 	}
@@ -320,6 +372,7 @@ func (r *reader) forEach(path string, f *ForEach, depth int) {
 	if f.Order != nil && *f.Order != "Ascending" && *f.Order != "Descending" {
 		r.fault(path+".order", "must be Ascending or Descending")
 	}
+	r.bounded(path+".preconditions", f.Preconditions)
 	r.patches(path, f.PatchStrategicMerge, f.PatchesJSON6902)
 	for i := range f.ForEach {
 		r.forEach(fmt.Sprintf("%s.foreach[%d]", path, i), &f.ForEach[i], depth+1)
@@ -329,6 +382,9 @@ func (r *reader) forEach(path string, f *ForEach, depth int) {
 func (r *reader) patches(path string, merge any, jsonPatch string) {
 	if _, ok := merge.(map[string]any); merge != nil && !ok {
 		r.fault(path+".patchStrategicMerge", "must be an object")
+	}
+	if n := valuesIn(merge); n > MaxValues {
+		r.fault(path+".patchStrategicMerge", "%d values; at most %d are read", n, MaxValues)
 	}
 	if len(jsonPatch) > MaxText {
 		r.fault(path+".patchesJson6902", "%d bytes; at most %d are read", len(jsonPatch), MaxText)

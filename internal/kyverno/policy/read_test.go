@@ -140,7 +140,12 @@ func TestBounds(t *testing.T) {
 		nested = "foreach: [{list: a, " + nested + "}]"
 	}
 	deep := strings.Repeat("{a: ", policy.MaxDepth+2) + "1" + strings.Repeat("}", policy.MaxDepth+2)
+	many := func(n int, text string) string { return strings.Repeat(text+", ", n) + text }
 	for name, mutate := range map[string]string{
+		"2004 values; at":   "patchStrategicMerge: {metadata: {finalizers: [" + many(policy.MaxValues, "a") + "]}}",
+		"501 parts; at":     "foreach: [" + many(policy.MaxParts, "{list: a, patchStrategicMerge: {b: c}}") + "]",
+		"501 kinds, with":   "patchStrategicMerge: {a: b}",
+		"2001 values; at":   "patchStrategicMerge: {b: c}",
 		"nested more than":  nested,
 		"levels deep":       "patchStrategicMerge: " + deep,
 		"needs one of":      "{}",
@@ -149,6 +154,12 @@ func TestBounds(t *testing.T) {
 		text := "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec: {rules: [{name: b, match: {any: [{resources: {kinds: [Pod]}}]}, mutate: {" + strings.Trim(mutate, "{}") + "}}]}\n"
 		if name != "needs one of" && name != "levels deep" {
 			text = strings.Replace(text, strings.Trim(mutate, "{}"), mutate, 1)
+		}
+		if name == "501 kinds, with" {
+			text = strings.Replace(text, "[Pod]", "["+many(policy.MaxKinds, "Pod")+"]", 1)
+		}
+		if name == "2001 values; at" {
+			text = strings.Replace(text, "mutate:", "preconditions: [{key: a, operator: AnyIn, value: ["+many(policy.MaxValues-2, "a")+"]}], mutate:", 1)
 		}
 		if name == "levels deep" {
 			text = strings.Replace(text, strings.Trim(mutate, "{}"), mutate, 1)
