@@ -23,10 +23,10 @@ import (
 
 // Bounds of what Decode accepts. They are far above what people write.
 const (
-	MaxRules   = 500
+	maxRules   = 500
 	MaxNesting = 5         // of foreach
 	MaxDepth   = 64        // of a patch or a condition
-	MaxText    = 128 << 10 // of one text with variables, in bytes
+	maxText    = 128 << 10 // of one text with variables, in bytes
 )
 
 var versions = map[string]map[string][]string{
@@ -247,8 +247,8 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 
 // rules reads what Spec holds raw, and checks what Kyverno would refuse.
 func (r *reader) rules(s *Spec) {
-	if len(s.Rules) > MaxRules {
-		r.fault("spec.rules", "%d rules; at most %d are read", len(s.Rules), MaxRules)
+	if len(s.Rules) > maxRules {
+		r.fault("spec.rules", "%d rules; at most %d are read", len(s.Rules), maxRules)
 		return
 	}
 	names := map[string]bool{}
@@ -330,7 +330,7 @@ func (r *reader) patches(path string, merge any, jsonPatch string) {
 	if _, ok := merge.(map[string]any); merge != nil && !ok {
 		r.fault(path+".patchStrategicMerge", "must be an object")
 	}
-	if len(jsonPatch) > MaxText {
-		r.fault(path+".patchesJson6902", "%d bytes; at most %d are read", len(jsonPatch), MaxText)
+	if len(jsonPatch) > maxText {
+		r.fault(path+".patchesJson6902", "%d bytes; at most %d are read", len(jsonPatch), maxText)
 	}
 }
