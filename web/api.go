@@ -162,20 +162,20 @@ type OrdersAnswer struct {
 
 // Orders are those of the policies that an object meets.
 type Orders struct {
-	Name     string    `json:"name,omitempty"`
-	Error    *Fault    `json:"error,omitempty"`
-	Policies int       `json:"policies"` // how many invocations of policies the object meets
-	Touching int       `json:"touching"` // how many of them touch others
-	Run      int       `json:"run"`      // how many orders were run
-	Of       string    `json:"of"`       // how many there are, a number of any length
-	Whole    bool      `json:"whole"`    // those that were run stand for all
-	Summary  string    `json:"summary"`
-	Findings []Finding `json:"findings,omitempty"`
+	Name        string            `json:"name,omitempty"`
+	Error       *Fault            `json:"error,omitempty"`
+	Policies    int               `json:"policies"` // how many invocations of policies the object meets
+	Touching    int               `json:"touching"` // how many of them touch others
+	Run         int               `json:"run"`      // how many orders were run
+	Of          string            `json:"of"`       // how many there are, a number of any length
+	Whole       bool              `json:"whole"`    // those that were run stand for all
+	Summary     string            `json:"summary"`
+	Differences []OrderDifference `json:"differences,omitempty"`
 }
 
-// A Finding is about policies whose order matters ("order"), whose result another update
+// An OrderDifference is about policies whose order matters ("order"), whose result another update
 // changes or refuses ("update"), or that undo each other ("ping-pong").
-type Finding struct {
+type OrderDifference struct {
 	Kind     string   `json:"kind"`
 	Policies []string `json:"policies,omitempty"`
 	Other    []string `json:"other,omitempty"` // another order of Policies
@@ -230,9 +230,9 @@ type VerifyAnswer struct {
 // A Comparison is one of mutators with their policies.
 type Comparison struct {
 	verify.Comparison
-	Finding bool   `json:"finding"`        // there is a difference that was not known
-	Summary string `json:"summary"`        // all of it in a line
-	Text    string `json:"text,omitempty"` // the first difference in words
+	Unexpected bool   `json:"unexpected"`     // there is a difference that was not known
+	Summary    string `json:"summary"`        // all of it in a line
+	Text       string `json:"text,omitempty"` // the first difference in words
 }
 
 // A SuiteAnswer has the files of a suite for mapd test.

@@ -208,7 +208,7 @@ func TestOrders(t *testing.T) {
 		t.Fatalf("answer %+v", got)
 	}
 	o := got.Objects[0]
-	if o.Policies != 2 || o.Run != 2 || o.Of != "2" || !o.Whole || len(o.Findings) != 1 || o.Findings[0].Kind != "order" || len(o.Findings[0].Changes) != 1 {
+	if o.Policies != 2 || o.Run != 2 || o.Of != "2" || !o.Whole || len(o.Differences) != 1 || o.Differences[0].Kind != "order" || len(o.Differences[0].Changes) != 1 {
 		t.Errorf("orders %+v", o)
 	}
 }
@@ -321,7 +321,7 @@ func TestVerify(t *testing.T) {
 		t.Fatalf("answer %+v", got)
 	}
 	for _, c := range got.Comparisons {
-		if c.Objects == 0 || c.Changed == 0 || c.Agreements != c.Objects || c.Finding || !strings.HasPrefix(c.Summary, "no difference in") {
+		if c.Objects == 0 || c.Changed == 0 || c.Agreements != c.Objects || c.Unexpected || !strings.HasPrefix(c.Summary, "no difference in") {
 			t.Errorf("comparison %+v", c)
 		}
 	}

@@ -86,7 +86,7 @@ func (d *desk) verify(ctx context.Context, q VerifyQuestion) (*VerifyAnswer, err
 	v := in.Verifier(units, translate.Options{}, verify.Options{})
 	v.CheckGenerated(ctx, a.Seed, a.Count)
 	for _, c := range v.Comparisons() {
-		out := Comparison{Comparison: c, Finding: c.Finding(), Summary: migrate.Result(c)}
+		out := Comparison{Comparison: c, Unexpected: c.Unexpected(), Summary: migrate.Result(c)}
 		if c.First != nil {
 			out.Text = migrate.Show(c.First)
 		}

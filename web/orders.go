@@ -39,16 +39,16 @@ func (d *desk) orders(ctx context.Context, q OrdersQuestion) (*OrdersAnswer, err
 
 func ordersOf(name string, r *ordercheck.Result) Orders {
 	out := Orders{Name: name, Policies: r.Members, Touching: r.Touching, Run: r.Runs, Of: r.Orders.String(), Whole: r.Whole, Summary: r.Summary()}
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		finding := Finding{Kind: string(f.Kind), Policies: f.Members, Other: f.Other, Next: f.Next, Text: f.Text()}
+	for i := range r.Differences {
+		f := &r.Differences[i]
+		difference := OrderDifference{Kind: string(f.Kind), Policies: f.Members, Other: f.Other, Next: f.Next, Text: f.Text()}
 		for _, c := range f.Changes {
-			finding.Changes = append(finding.Changes, mapd.Change(c))
+			difference.Changes = append(difference.Changes, mapd.Change(c))
 		}
 		if f.Refusals != [2]string{} {
-			finding.Denied = f.Refusals[:]
+			difference.Denied = f.Refusals[:]
 		}
-		out.Findings = append(out.Findings, finding)
+		out.Differences = append(out.Differences, difference)
 	}
 	return out
 }

@@ -22,7 +22,7 @@ type doctorFlags struct {
 	timeout time.Duration
 }
 
-const doctorLong = `Check mapd's health in a cluster, and print one line for each finding:
+const doctorLong = `Check mapd's health in a cluster, and print what each check found, on one line:
 
   √  in order
   ‼  may be intended

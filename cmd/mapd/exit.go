@@ -23,7 +23,7 @@ import (
 const (
 	exitOK          = 0
 	exitDenied      = 1   // an object was denied, or a case of a suite failed
-	exitFindings    = 1   // a mutator has no exact policy, or a comparison found a difference
+	exitDiffers     = 1   // a mutator has no exact policy, or a comparison found a difference
 	exitRegression  = 1   // a figure is worse than the one that it is compared with
 	exitUndone      = 1   // a cluster is not as it was asked to be
 	exitUsage       = 2   // wrong usage, or input that cannot be read

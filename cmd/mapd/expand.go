@@ -241,8 +241,8 @@ func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result 
 		}
 		e.tell(created)
 		e.whyNot(ctx, created)
-		for _, f := range o.Findings {
-			e.notes.say("%s: %s: %s\n", report.Line(created.Request.Name()), o.Outcome(f), report.Line(f.Message))
+		for _, v := range o.Violations {
+			e.notes.say("%s: %s: %s\n", report.Line(created.Request.Name()), o.Outcome(v), report.Line(v.String()))
 		}
 		if o.Denied() {
 			e.denied = true

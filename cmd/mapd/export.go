@@ -250,7 +250,7 @@ func (e *exporting) compare(ctx context.Context) error {
 		err = errors.New(c.First)
 	}
 	if err != nil {
-		return &codedError{exitFindings, fmt.Errorf("export: all policies together: %w; nothing was written", err)}
+		return &codedError{exitDiffers, fmt.Errorf("export: all policies together: %w; nothing was written", err)}
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func (e *exporting) write() error {
 		fmt.Fprintf(e.err, "note: %s\n", report.Line(text))
 	}
 	if failed {
-		return &codedError{code: exitFindings}
+		return &codedError{code: exitDiffers}
 	}
 	return nil
 }

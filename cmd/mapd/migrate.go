@@ -261,7 +261,7 @@ func runMigrate(ctx context.Context, s streams, f *migrateFlags) error {
 		return &codedError{exitUsage, err}
 	}
 	if !m.report.OK() {
-		return &codedError{code: exitFindings}
+		return &codedError{code: exitDiffers}
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func runMigrateKyverno(ctx context.Context, s streams, f *kyvernoFlags, paths []
 		printErrors(s.err, u.Errors)
 	}
 	if !a.OK() {
-		return &codedError{code: exitFindings}
+		return &codedError{code: exitDiffers}
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func verifyKyverno(ctx context.Context, s streams, f *kyvernoFlags, in *kyverno.
 		printErrors(s.err, u.Errors)
 	}
 	if !v.OK() || len(in.Unreadable) > 0 {
-		return &codedError{code: exitFindings}
+		return &codedError{code: exitDiffers}
 	}
 	if !v.Complete() {
 		return &codedError{code: exitPartial}

@@ -52,9 +52,9 @@ func (e *evaluation) reorder(ctx context.Context, r *mapd.Result) {
 		return
 	}
 	e.notes.say("  orders: %s\n", found.Summary())
-	for i := range found.Findings {
+	for i := range found.Differences {
 		e.disordered = true
-		lines := strings.ReplaceAll(strings.TrimSuffix(found.Findings[i].Text(), "\n"), "\n", "\n  ")
+		lines := strings.ReplaceAll(strings.TrimSuffix(found.Differences[i].Text(), "\n"), "\n", "\n  ")
 		e.notes.fail("  error: %s\n", lines)
 	}
 }

@@ -88,13 +88,13 @@ func newPromote(s streams) *cobra.Command {
 
 // promotionReport is what -o json prints for a policy.
 type promotionReport struct {
-	Policy   string            `json:"policy"`
-	To       promote.Direction `json:"to"`
-	Findings []promote.Finding `json:"findings"`
-	Notes    []string          `json:"notes,omitempty"`
-	Steps    []string          `json:"steps,omitempty"`
-	Result   *promote.Result   `json:"result,omitempty"`
-	Error    string            `json:"error,omitempty"`
+	Policy string                `json:"policy"`
+	To     promote.Direction     `json:"to"`
+	Checks []promote.CheckResult `json:"findings"`
+	Notes  []string              `json:"notes,omitempty"`
+	Steps  []string              `json:"steps,omitempty"`
+	Result *promote.Result       `json:"result,omitempty"`
+	Error  string                `json:"error,omitempty"`
 }
 
 func (f *promoteFlags) run(ctx context.Context, s streams, names []string) error {
@@ -213,7 +213,7 @@ func (f *promoteFlags) policies(ctx context.Context, s streams, p *promote.Promo
 	var all []*promotionReport
 	failed := false
 	for _, name := range names {
-		r := &promotionReport{Policy: name, To: to, Findings: []promote.Finding{}}
+		r := &promotionReport{Policy: name, To: to, Checks: []promote.CheckResult{}}
 		all = append(all, r)
 		if err := f.policy(ctx, s, p, r, given); err != nil {
 			r.Error = err.Error()
@@ -269,20 +269,20 @@ func (f *promoteFlags) policy(ctx context.Context, s streams, p *promote.Promote
 			return fmt.Errorf("%s: %w", r.Policy, err)
 		}
 		subject.Given, r.Notes = given, notes
-		if r.Findings, err = promote.Check(ctx, subject); err != nil {
+		if r.Checks, err = promote.Check(ctx, subject); err != nil {
 			return fmt.Errorf("%s: %w", r.Policy, err)
 		}
 		if r.To == promote.Native {
-			r.Findings = append(r.Findings, p.CheckServers(ctx, w, f.dryRun)...)
+			r.Checks = append(r.Checks, p.CheckServers(ctx, w, f.dryRun)...)
 		}
-		worst := promote.Worst(r.Findings)
+		worst := promote.Worst(r.Checks)
 		if worst == promote.Window {
 			o.Canary = false
 		}
 		r.Steps = steps(r, o)
 		f.sayPlan(s, r)
 		if worst == promote.Refuse || worst == promote.Window && !f.window {
-			err := fmt.Errorf("%s: %w: see the findings above", r.Policy, errRefused)
+			err := fmt.Errorf("%s: %w: see the checks above", r.Policy, errRefused)
 			if w.Moving() {
 				flags := map[promote.Direction]string{promote.Native: " --demote"}[r.To]
 				if worst == promote.Window {
@@ -335,7 +335,7 @@ func steps(r *promotionReport, o promote.Options) []string {
 		out = append(out, "set mapd's policy to shadow and compare; a difference goes back")
 	}
 	last := "delete mapd's bindings and then its policy"
-	if promote.Worst(r.Findings) == promote.Window {
+	if promote.Worst(r.Checks) == promote.Window {
 		last += "; until then requests are mutated by both sides"
 	}
 	return append(out, last)
@@ -347,14 +347,14 @@ func (f *promoteFlags) say(s streams, format string, args ...any) {
 	}
 }
 
-// sayPlan prints the findings and, of a dry run, the steps.
+// sayPlan prints the checks and, of a dry run, the steps.
 func (f *promoteFlags) sayPlan(s streams, r *promotionReport) {
 	if f.output != "text" {
 		return
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, to %s:\n", r.Policy, map[promote.Direction]string{promote.Native: "the API servers", promote.Mapd: "mapd"}[r.To])
-	for _, x := range r.Findings {
+	for _, x := range r.Checks {
 		row := ""
 		if x.Row != "" {
 			row = " (docs/reference/compat.md, " + x.Row + ")"

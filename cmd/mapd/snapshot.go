@@ -127,7 +127,7 @@ func (f *snapshotFlags) run(ctx context.Context, s streams) error {
 		fmt.Fprintf(s.err, "left out: %s; give it with -p where policies run\n", report.Line(name))
 	}
 	if len(secrets) > 0 {
-		return &codedError{code: exitFindings}
+		return &codedError{code: exitDiffers}
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 
 const (
 	// LeastEvaluations is how many evaluations a window needs before a Breaker can trip,
-	// and LeastBad how many of them have to be bad: few requests say little about a policy.
+	// and leastBad how many of them have to be bad: few requests say little about a policy.
 	LeastEvaluations = 20
-	LeastBad         = 3
+	leastBad         = 3
 )
 
 // Breaker counts the evaluations of one policy on this replica until it trips. It is
@@ -52,7 +52,7 @@ func (b *Breaker) Count(c Counts) *Trip {
 	}
 	now := time.Now()
 	sum := b.window.add(c, now)
-	if sum.Evaluated < LeastEvaluations || sum.Bad() < LeastBad || int64(sum.Bad())*int64(api.Whole) < int64(b.limits.Errors)*int64(sum.Evaluated) {
+	if sum.Evaluated < LeastEvaluations || sum.Bad() < leastBad || int64(sum.Bad())*int64(api.Whole) < int64(b.limits.Errors)*int64(sum.Evaluated) {
 		return nil
 	}
 	b.trip = &Trip{Digest: b.digest, Reason: b.reason(sum), Time: now.UTC().Truncate(time.Second)}

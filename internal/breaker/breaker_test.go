@@ -39,7 +39,7 @@ func TestTrips(t *testing.T) {
 	}{
 		{"all fail", "errors=5%", []some{{LeastEvaluations - 1, failed, 0}}, ""},
 		{"enough fail", "errors=5%", []some{{LeastEvaluations, failed, 0}}, "20 of 20 evaluations within 5m failed"},
-		{"too few bad", "errors=5%", []some{{LeastBad - 1, failed, 0}, {18, good, 0}}, ""},
+		{"too few bad", "errors=5%", []some{{leastBad - 1, failed, 0}, {18, good, 0}}, ""},
 		{"just the share", "errors=5%", []some{{57, good, 0}, {2, failed, 0}, {1, failed, 0}}, "3 of 60 evaluations within 5m failed"},
 		{"below the share", "errors=5%", []some{{58, good, 0}, {3, failed, 0}}, ""},
 		{"all of it", "errors=100%", []some{{1, good, 0}, {1000, failed, 0}}, ""},

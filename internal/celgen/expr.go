@@ -12,11 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/mapd-project/mapd/pkg/cel/layout"
 )
 
-// Expr is a piece of CEL on one line; Formatted lays it out.
+// Expr is a piece of CEL on one line.
 type Expr struct {
 	Text string
 	Bind Binding
@@ -69,9 +67,6 @@ func (e Expr) Within(b Binding) string {
 	}
 	return e.Text
 }
-
-// Formatted returns the expression as "mapd fmt" writes it.
-func (e Expr) Formatted() (string, error) { return layout.Format(e.Text) }
 
 // words are those that cannot be the names of fields after a dot.
 var words = []string{"false", "in", "null", "true"}

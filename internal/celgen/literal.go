@@ -64,11 +64,11 @@ func unified(parts []Expr) ([]Expr, string) {
 	if typ := parts[0].Type; len(parts) == 1 || typ != "" && !slices.ContainsFunc(parts, func(e Expr) bool { return e.Type != typ }) {
 		return parts, typ
 	}
-	return Dyns(parts), "dyn"
+	return dyns(parts), "dyn"
 }
 
-// Dyns returns expressions as values of any type.
-func Dyns(parts []Expr) []Expr {
+// dyns returns expressions as values of any type.
+func dyns(parts []Expr) []Expr {
 	out := slices.Clone(parts)
 	for i, e := range out {
 		out[i] = Dyn(e)

@@ -131,7 +131,7 @@ func (e *endpoint) admit(keys []string, now time.Time) *Error {
 // for the same keys.
 func (e *endpoint) call(answers *cache, keys []string, flights map[string]*flight) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), min(e.provider.Timeout, maxTime))
+	ctx, cancel := context.WithTimeout(context.Background(), timeoutOf(e.provider))
 	given, err := e.ask(ctx, keys)
 	cancel()
 	ended := time.Now()

@@ -13,16 +13,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/mapd-project/mapd/internal/httpsclient"
 	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
-
-// maxTime bounds one call whatever the Provider says: nobody waits longer.
-const maxTime = 5 * time.Second
 
 // newHTTPClient returns a client for one provider, as Gatekeeper's: TLS 1.3, the
 // authorities of the caBundle alone, and mapd's certificate for a server that wants
@@ -155,7 +151,7 @@ func (e *endpoint) transportError(err error) *Error {
 	case errors.As(err, &own):
 		return e.failed(Certificate, "mapd's client certificate cannot be used: %v", own.error)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return e.failed(Timeout, "no complete answer within %s (spec.timeout)", min(e.provider.Timeout, maxTime))
+		return e.failed(Timeout, "no complete answer within %s (spec.timeout)", timeoutOf(e.provider))
 	case errors.As(err, &dns):
 		return e.failed(Name, "its host %s does not resolve: %s", dns.Name, dns.Err)
 	case errors.As(err, &unverified):

@@ -4,11 +4,18 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
+
+// maxTimeout bounds one call whatever the Provider says: nobody waits longer.
+const maxTimeout = 5 * time.Second
+
+// timeoutOf returns how long one call of a provider may take.
+func timeoutOf(p *legacy.Provider) time.Duration { return min(p.Timeout, maxTimeout) }
 
 // DecodeProvider reads a Provider, as legacy.DecodeProvider does, and the certificates
 // of its caBundle.

@@ -38,7 +38,7 @@ func CertainOfBinding(ctx context.Context, b *admissionregistrationv1.MutatingAd
 	p.object.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
 	p.bindings = []*bound{{doc: standIn(api.BindingKind, b.Name), object: b, policy: p}}
 	for _, r := range ruleList() {
-		if r.Name == UnknownResource || r.Name == unreviewedResource || r.Name == selectorRule {
+		if r.Name == unknownResourceRule || r.Name == unreviewedResource || r.Name == selectorRule {
 			r.policy(&pass{set: s, rule: &r, subject: p})
 		}
 	}
@@ -61,7 +61,7 @@ func MatchesNothing(m *admissionregistrationv1.MatchResources, warnings []policy
 		switch {
 		case w.Rule == selectorRule:
 			return &warnings[i]
-		case (w.Rule == UnknownResource || w.Rule == unreviewedResource) && strings.Contains(w.Field, ".resourceRules[") && strings.Contains(w.Field, "].resources["):
+		case (w.Rule == unknownResourceRule || w.Rule == unreviewedResource) && strings.Contains(w.Field, ".resourceRules[") && strings.Contains(w.Field, "].resources["):
 			if unknown[w.Field] = true; first == nil {
 				first = &warnings[i]
 			}

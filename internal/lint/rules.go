@@ -55,7 +55,7 @@ func ruleList() []Rule {
 		{Name: "server-panic", Severity: Error, Summary: "a JSONPatch that makes a server drop the connection", policy: serverPanic},
 		{Name: "system-namespaces", Severity: Warning, Summary: "`failurePolicy: Fail` on Pods of kube-system", policy: systemNamespaces},
 		{Name: "test-operation", Severity: Error, Summary: "a test of a JSONPatch that always or never passes", policy: testOperations},
-		{Name: UnknownResource, Severity: Error, Fixes: true, Summary: "a resource that no server has", policy: unknownResource},
+		{Name: unknownResourceRule, Severity: Error, Fixes: true, Summary: "a resource that no server has", policy: unknownResource},
 		{Name: unreviewedResource, Severity: Warning, certain: true, Summary: "a resource whose requests no policy sees", policy: unreviewedResources},
 	}
 }

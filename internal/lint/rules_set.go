@@ -199,8 +199,8 @@ func unreviewedResources(p *pass) {
 	})
 }
 
-// UnknownResource is the rule that finds resources that no server, or not the cluster, has.
-const UnknownResource = "unknown-resource"
+// unknownResourceRule is the rule that finds resources that no server, or not the cluster, has.
+const unknownResourceRule = "unknown-resource"
 
 // has reports whether there is something for each resource that a rule names. It returns
 // false where that is hard to say.

@@ -72,7 +72,3 @@ func IsAdmission(group string) bool { return group == NativeGroup || group == Ow
 
 // IsGatekeepers reports whether Gatekeeper never mutates the objects of group.
 func IsGatekeepers(group string) bool { return slices.Contains(GatekeeperGroups, group) }
-
-// ExemptNamespaces are the namespaces, besides its own, in which mapd changes nothing by
-// default, because the control plane must start without it.
-func ExemptNamespaces() []string { return []string{"kube-system", "kube-node-lease"} }

@@ -132,19 +132,19 @@ func TestPanes(t *testing.T) {
 		q.Documents = append(policyOf("first", labelMutation), text{"second.yaml", policyOf("second", strings.Replace(labelMutation, "'b'", "'c'", 1))[0].Text})
 		want := ask[struct {
 			Objects []struct {
-				Summary  string
-				Findings []struct{ Policies, Other []string }
+				Summary     string
+				Differences []struct{ Policies, Other []string }
 			}
 		}](t, "orders", map[string]any{"question": q, "limit": 24})
-		if len(want.Objects) != 1 || len(want.Objects[0].Findings) == 0 {
-			t.Fatalf("%+v: no finding", want)
+		if len(want.Objects) != 1 || len(want.Objects[0].Differences) == 0 {
+			t.Fatalf("%+v: no difference", want)
 		}
 		b.open(playside + fragment(q))
 		b.stores(asked(t, q))
 		pane := b.pane("orders")
 		b.click("#run-orders")
 		b.says(pane, want.Objects[0].Summary)
-		for _, f := range want.Objects[0].Findings {
+		for _, f := range want.Objects[0].Differences {
 			b.says(pane, append(f.Policies, f.Other...)...)
 		}
 	})

@@ -76,7 +76,7 @@ func TestStored(t *testing.T) {
 	}
 	set, req := loadWith(t, validating.Documents{Policies: []*validating.Program{p}, Bindings: []*validating.Bound{b}}, "", pod)
 	v, err := set.Judge(t.Context(), req, req.Object)
-	if err != nil || len(v.Findings) != 1 || !strings.Contains(v.Findings[0].Message, "undeclared reference to 'nothing'") {
+	if err != nil || len(v.Violations) != 1 || !strings.Contains(v.Violations[0].Message, "undeclared reference to 'nothing'") {
 		t.Errorf("Judge = %+v, %v", v, err)
 	}
 }
@@ -87,28 +87,28 @@ func TestBounds(t *testing.T) {
 	spec := fmt.Sprintf("  variables: [{name: s, expression: \"'%s'\"}]\n  validations: [{expression: \"[%s1].all(x, !variables.s.matches('b+c+d+e+f+g+h'))\"}]",
 		strings.Repeat("a", 5000), strings.Repeat("1,", 2000))
 	set, req := load(t, "", "", pod)
-	if v, err := set.Judge(t.Context(), req, req.Object); err != nil || len(v.Findings) > 0 {
+	if v, err := set.Judge(t.Context(), req, req.Object); err != nil || len(v.Violations) > 0 {
 		t.Fatalf("without policies: %+v, %v", v, err)
 	}
 	set, req = load(t, policyWith("greedy", spec), "", pod)
 	v, err := set.Judge(t.Context(), req, req.Object)
-	if err != nil || len(v.Findings) != 1 || !strings.Contains(v.Findings[0].Message, "cost limit exceeded") {
+	if err != nil || len(v.Violations) != 1 || !strings.Contains(v.Violations[0].Message, "cost limit exceeded") {
 		t.Errorf("Judge = %+v, %v", v, err)
 	}
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
-	if v, err := set.Judge(ended, req, req.Object); err == nil || !strings.Contains(err.Error(), "enough") || len(v.Findings) > 0 {
+	if v, err := set.Judge(ended, req, req.Object); err == nil || !strings.Contains(err.Error(), "enough") || len(v.Violations) > 0 {
 		t.Errorf("after the end of its context: %+v, %v", v, err)
 	}
 }
 
 // However many validations fail, what is kept of them is bounded.
-func TestManyFindings(t *testing.T) {
+func TestManyViolations(t *testing.T) {
 	spec := "  validations:\n" + strings.Repeat("    - {expression: 'false', message: never}\n", 300)
 	set, req := load(t, policyWith("many", spec), "", pod)
 	v, err := set.Judge(t.Context(), req, req.Object)
-	if err != nil || len(v.Findings) != 200 {
-		t.Errorf("%d findings, %v", len(v.Findings), err)
+	if err != nil || len(v.Violations) != 200 {
+		t.Errorf("%d violations, %v", len(v.Violations), err)
 	}
 }
 
@@ -124,8 +124,8 @@ metadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: restricted}}
 		object := req.Object.DeepCopy()
 		object.Object["spec"] = spec
 		v, err := set.Judge(t.Context(), req, object)
-		if err == nil && len(v.Findings) == 0 {
-			t.Errorf("spec %v: no finding and no error", spec)
+		if err == nil && len(v.Violations) == 0 {
+			t.Errorf("spec %v: no violation and no error", spec)
 		}
 	}
 }

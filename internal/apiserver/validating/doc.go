@@ -2,10 +2,10 @@
 // this object, after mutation?
 //
 // A Set holds ValidatingAdmissionPolicies with their bindings, and the levels of Pod
-// Security that Namespaces ask for. Judge returns a Finding for everything that a
+// Security that Namespaces ask for. Judge returns a Violation for everything that a
 // server would refuse, warn of or write to its audit log. It decides nothing about
 // the request: an object that expansion made was never sent to a server, and its
-// template says what a Finding means for the workload.
+// template says what a Violation means for the workload.
 //
 // Expressions are compiled and evaluated by the API server's own code
 // (k8s.io/apiserver/pkg/admission/plugin/policy/validating), within its budgets, and

@@ -68,9 +68,9 @@ func NewSet(policies []*Program, bindings []*Bound, src Sources) (*Set, error) {
 	return s, err
 }
 
-// maxFindings bounds the Findings of one object: what nobody reads to its end need
+// maxViolations bounds the Violations of one object: what nobody reads to its end need
 // not be kept.
-const maxFindings = 200
+const maxViolations = 200
 
 // Judge returns what a server would say of object, which mutation made of the object
 // of req. An error says that there is no Result, because ctx ended or the namespace
@@ -138,7 +138,7 @@ func (j *judgement) policies() error {
 	j.attributes = j.newAttributes()
 	j.versions = map[schema.GroupVersionKind]*admission.VersionedAttributes{}
 	for i := range met.Invocations {
-		if j.ctx.Err() != nil || len(j.result.Findings) >= maxFindings {
+		if j.ctx.Err() != nil || len(j.result.Violations) >= maxViolations {
 			return nil
 		}
 		if err := j.invoke(&met.Invocations[i]); err != nil {
@@ -152,7 +152,7 @@ func (j *judgement) policies() error {
 // dispatcher does (k8s.io/apiserver …/policy/validating/dispatcher.go: Dispatch).
 func (j *judgement) invoke(inv *binding.Invocation) error {
 	p := j.programs[inv.Policy.Name()]
-	at := Finding{Source: Policy, Policy: p.Name(), Binding: inv.Binding}
+	at := Violation{Source: Policy, Policy: p.Name(), Binding: inv.Binding}
 	if inv.Err != nil {
 		j.misconfigured(p, at, inv.Err)
 		return nil
@@ -202,7 +202,7 @@ func (j *judgement) invoke(inv *binding.Invocation) error {
 
 // misconfigured adds an error that kept a policy from being evaluated. Its actions do
 // not matter then, only its failurePolicy.
-func (j *judgement) misconfigured(p *Program, at Finding, err error) {
+func (j *judgement) misconfigured(p *Program, at Violation, err error) {
 	if *p.object.Spec.FailurePolicy == admissionregistrationv1.Ignore {
 		return
 	}
@@ -215,9 +215,9 @@ func (j *judgement) misconfigured(p *Program, at Finding, err error) {
 	j.add(at)
 }
 
-func (j *judgement) add(f Finding) {
-	if len(j.result.Findings) < maxFindings {
-		j.result.Findings = append(j.result.Findings, f)
+func (j *judgement) add(v Violation) {
+	if len(j.result.Violations) < maxViolations {
+		j.result.Violations = append(j.result.Violations, v)
 	}
 }
 
@@ -228,7 +228,7 @@ const maxAnnotation = 10 * 1024
 // server joins the values of one key by commas.
 func (j *judgement) annotate(a Annotation) {
 	a.Value = a.Value[:min(len(a.Value), maxAnnotation)]
-	if len(j.result.Annotations) < maxFindings && !slices.Contains(j.result.Annotations, a) {
+	if len(j.result.Annotations) < maxViolations && !slices.Contains(j.result.Annotations, a) {
 		j.result.Annotations = append(j.result.Annotations, a)
 	}
 }

@@ -21,7 +21,7 @@ const appArmorAnnotation = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPr
 // deprecated annotations for AppArmor into the fields of the containers before, and warns
 // of them (k8s.io/kubernetes/pkg/registry/core/pod/strategy.go: applyAppArmorVersionSkew).
 // Other objects are returned as they are.
-func prepare(req *policy.Request, object *unstructured.Unstructured) (*unstructured.Unstructured, []Finding) {
+func prepare(req *policy.Request, object *unstructured.Unstructured) (*unstructured.Unstructured, []Violation) {
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	if req.Resource != pods || req.SubResource != "" || operation(req) != admissionv1.Create || object == nil {
 		return object, nil
@@ -39,7 +39,7 @@ func prepare(req *policy.Request, object *unstructured.Unstructured) (*unstructu
 		return object, nil
 	}
 	ofPod, _, _ := unstructured.NestedMap(object.Object, "spec", "securityContext", "appArmorProfile")
-	var warnings []Finding
+	var warnings []Violation
 	for _, field := range []string{"initContainers", "containers", "ephemeralContainers"} {
 		spec, _ := object.Object["spec"].(map[string]any)
 		list, _ := spec[field].([]any)
@@ -58,7 +58,7 @@ func prepare(req *policy.Request, object *unstructured.Unstructured) (*unstructu
 				}
 				_ = unstructured.SetNestedMap(container, profile, "securityContext", "appArmorProfile") // the object has its kind's types
 			}
-			warnings = append(warnings, Finding{
+			warnings = append(warnings, Violation{
 				Source: Server, Action: admissionregistrationv1.Warn,
 				Message: fmt.Sprintf(`metadata.annotations[%s]: deprecated since v1.30; use the "appArmorProfile" field instead`, key),
 			})

@@ -116,13 +116,13 @@ func (j *judgement) podSecurity() error {
 		if !ok {
 			message = response.Result.Message
 		}
-		j.add(Finding{Source: PodSecurity, Action: admissionregistrationv1.Deny, Reason: response.Result.Reason, Message: message})
+		j.add(Violation{Source: PodSecurity, Action: admissionregistrationv1.Deny, Reason: response.Result.Reason, Message: message})
 	}
 	for _, w := range response.Warnings {
-		j.add(Finding{Source: PodSecurity, Action: admissionregistrationv1.Warn, Message: w})
+		j.add(Violation{Source: PodSecurity, Action: admissionregistrationv1.Warn, Message: w})
 	}
 	if violations := response.AuditAnnotations[psapi.AuditViolationsAnnotationKey]; violations != "" {
-		j.add(Finding{Source: PodSecurity, Action: admissionregistrationv1.Audit, Message: violations})
+		j.add(Violation{Source: PodSecurity, Action: admissionregistrationv1.Audit, Message: violations})
 	}
 	return nil
 }

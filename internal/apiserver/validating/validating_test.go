@@ -81,7 +81,7 @@ func loadWith(t testing.TB, docs validating.Documents, objects, object string) (
 
 func text(v validating.Result) string {
 	var b strings.Builder
-	for _, f := range v.Findings {
+	for _, f := range v.Violations {
 		fmt.Fprintln(&b, strings.TrimSpace(string(f.Action)+" "+string(f.Reason))+": "+f.String())
 	}
 	for _, a := range v.Annotations {

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// ConfigGroup is the API group of ConfigKind.
+	// ConfigGroup is the API group of configKind.
 	ConfigGroup = "krm.mapd.dev"
-	// ConfigVersion is the version of ConfigKind.
-	ConfigVersion = ConfigGroup + "/v1alpha1"
-	// ConfigKind is the kind of a functionConfig with policies.
-	ConfigKind = "Policies"
+	// configVersion is the version of configKind.
+	configVersion = ConfigGroup + "/v1alpha1"
+	// configKind is the kind of a functionConfig with policies.
+	configKind = "Policies"
 )
 
 // Config is what functionConfig says: which policies run, and how.
@@ -73,12 +73,12 @@ func readConfig(doc *mapd.Document) (*Config, error) {
 	}
 	var in string
 	switch version, kind := object["apiVersion"], object["kind"]; {
-	case version == ConfigVersion && kind == ConfigKind:
+	case version == configVersion && kind == configKind:
 		in = "spec"
 	case version == "v1" && kind == "ConfigMap":
 		in, r.data = "data", true
 	default:
-		return nil, doc.ErrorAt(at+".kind", fmt.Errorf("functionConfig: expected %s of %s, or a ConfigMap of v1", ConfigKind, ConfigVersion))
+		return nil, doc.ErrorAt(at+".kind", fmt.Errorf("functionConfig: expected %s of %s, or a ConfigMap of v1", configKind, configVersion))
 	}
 	for name := range object {
 		if name != "apiVersion" && name != "kind" && name != "metadata" && name != in && !(r.data && name == "immutable") {

@@ -141,8 +141,8 @@ func (a *Assessment) OK() bool {
 	return len(a.Unreadable) == 0 && len(a.Rules) == a.Totals[convert.Exact]
 }
 
-// Sentences are the totals in words.
-func (a *Assessment) Sentences() []string {
+// sentences are the totals in words.
+func (a *Assessment) sentences() []string {
 	var counts []string
 	for _, v := range convert.Verdicts {
 		if n := a.Totals[v]; n > 0 {
@@ -180,7 +180,7 @@ func why(r convert.Rule) string {
 // WriteTable writes the assessment for a terminal.
 func (a *Assessment) WriteTable(w io.Writer) error {
 	var b bytes.Buffer
-	for _, s := range a.Sentences() {
+	for _, s := range a.sentences() {
 		fmt.Fprintf(&b, "%s\n", s)
 	}
 	wide := 0
@@ -218,7 +218,7 @@ func (a *Assessment) WriteMarkdown(w io.Writer) error { return a.write(page.Mark
 func (a *Assessment) WriteHTML(w io.Writer) error { return a.write(page.HTML(title), w) }
 
 func (a *Assessment) write(p *page.Page, w io.Writer) error {
-	p.List(a.Sentences())
+	p.List(a.sentences())
 	t := page.Table{Heads: []string{"Policy", "Rule", "Uses", "Verdict", "Why, and what to do"}}
 	for _, r := range a.Rules {
 		t.Row(r.Policy, r.Name, strings.Join(r.Uses, ", "), string(r.Verdict), why(r.Rule))

@@ -291,8 +291,8 @@ func (c *Comparison) outcome() string {
 	return text
 }
 
-// Sentences are the totals in words.
-func (v *Verification) Sentences() []string {
+// sentences are the totals in words.
+func (v *Verification) sentences() []string {
 	var objects, different, silent int
 	for _, c := range v.Rules {
 		objects += c.Objects
@@ -326,7 +326,7 @@ func (v *Verification) Sentences() []string {
 // WriteTable writes the outcome for a terminal.
 func (v *Verification) WriteTable(w io.Writer) error {
 	var b bytes.Buffer
-	for _, s := range v.Sentences() {
+	for _, s := range v.sentences() {
 		fmt.Fprintf(&b, "%s\n", s)
 	}
 	wide := 0
@@ -360,7 +360,7 @@ func (v *Verification) WriteMarkdown(w io.Writer) error { return v.write(page.Ma
 func (v *Verification) WriteHTML(w io.Writer) error { return v.write(page.HTML(verified), w) }
 
 func (v *Verification) write(p *page.Page, w io.Writer) error {
-	p.List(v.Sentences())
+	p.List(v.sentences())
 	t := page.Table{Heads: []string{"Policy", "Rule", "Verdict", "Objects", "Equal", "But for order", "Explained", "Different", "Not verified"}}
 	for _, c := range v.Rules {
 		why := fmt.Sprint(c.NotVerified)

@@ -286,7 +286,7 @@ func TestBounds(t *testing.T) {
 	if err := w.Set("a", strings.Repeat("x", MaxDocument+1)); err == nil {
 		t.Error("too large")
 	}
-	for i := range MaxTotal / MaxDocument {
+	for i := range maxTotal / MaxDocument {
 		if err := w.Set(fmt.Sprint(i), strings.Repeat("x", MaxDocument)); err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ import (
 const (
 	MaxDocument  = 1 << 20
 	MaxDocuments = 5_000
-	MaxTotal     = 64 << 20
+	maxTotal     = 64 << 20
 )
 
 // Options say what a Workspace knows besides its documents.
@@ -115,7 +115,7 @@ func (w *Workspace) set(name, text string, object bool) error {
 		total -= len(old.text)
 		f.last = old.last
 	}
-	if total > MaxTotal || old == nil && len(w.files) >= MaxDocuments {
+	if total > maxTotal || old == nil && len(w.files) >= MaxDocuments {
 		return errFull
 	}
 	if len(f.definitions) > 0 || old != nil && len(old.definitions) > 0 {

@@ -14,18 +14,18 @@ func (c *checker) converge(out *Result) {
 	second := slices.DeleteFunc(slices.Clone(c.base.Steps), func(s engine.Step) bool { return s.Stage != engine.PolicyStage || s.Round < 2 })
 	fought := c.pingPong(second)
 	if c.base.Status == nil && c.base.Object != nil {
-		findings, also := c.update(c.base.Object.Object)
-		out.Findings = append(out.Findings, findings...)
+		differences, also := c.update(c.base.Object.Object)
+		out.Differences = append(out.Differences, differences...)
 		for _, f := range also {
-			if !slices.ContainsFunc(fought, func(g Finding) bool { return slices.Equal(f.Members, g.Members) }) {
+			if !slices.ContainsFunc(fought, func(g Difference) bool { return slices.Equal(f.Members, g.Members) }) {
 				fought = append(fought, f)
 			}
 		}
 	}
-	out.Findings = append(out.Findings, fought...)
+	out.Differences = append(out.Differences, fought...)
 }
 
-func (c *checker) update(object map[string]any) (found, fought []Finding) {
+func (c *checker) update(object map[string]any) (found, fought []Difference) {
 	// again returns what an update puts in, the decision, and what the server holds then.
 	again := func(object map[string]any) (map[string]any, *engine.Decision, map[string]any, error) {
 		req, err := c.request.Again(object)
@@ -42,12 +42,12 @@ func (c *checker) update(object map[string]any) (found, fought []Finding) {
 	before, d, after, err := again(object)
 	switch {
 	case err != nil:
-		return []Finding{{Kind: Again, Refusals: [2]string{err.Error()}}}, nil
+		return []Difference{{Kind: Again, Refusals: [2]string{err.Error()}}}, nil
 	case d == nil || c.ctx.Err() != nil:
 		return nil, nil
 	}
 	if d.Status != nil {
-		return []Finding{{Kind: Again, Refusals: [2]string{refusal(d)}}}, nil
+		return []Difference{{Kind: Again, Refusals: [2]string{refusal(d)}}}, nil
 	}
 	fought = c.pingPong(d.Steps)
 	changes := c.diff(before, after)
@@ -79,7 +79,7 @@ func (c *checker) update(object map[string]any) (found, fought []Finding) {
 			found[n-1].Changes = append(found[n-1].Changes, change)
 			continue
 		}
-		found = append(found, Finding{Kind: Again, Members: by, Changes: []report.Change{change}, Next: next})
+		found = append(found, Difference{Kind: Again, Members: by, Changes: []report.Change{change}, Next: next})
 	}
 	return found, fought
 }
@@ -120,7 +120,7 @@ func (c *checker) history(steps []engine.Step) (out []wrote) {
 
 // pingPong finds fields that several members change, and that have in the end what they
 // had before.
-func (c *checker) pingPong(steps []engine.Step) (out []Finding) {
+func (c *checker) pingPong(steps []engine.Step) (out []Difference) {
 	fields := map[string][]wrote{}
 	var paths []string
 	for _, w := range c.history(steps) {
@@ -150,7 +150,7 @@ func (c *checker) pingPong(steps []engine.Step) (out []Finding) {
 			out[n-1].Changes = append(out[n-1].Changes, change)
 			continue
 		}
-		out = append(out, Finding{Kind: PingPong, Members: by, Changes: []report.Change{change}})
+		out = append(out, Difference{Kind: PingPong, Members: by, Changes: []report.Change{change}})
 	}
 	return out
 }

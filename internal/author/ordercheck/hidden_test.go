@@ -115,7 +115,7 @@ spec: {policyName: x, matchResources: {objectSelector: {matchLabels: {b: "0"}}}}
 			}
 			fields := differing(t, p, req, names)
 			found := false
-			for _, f := range r.Findings {
+			for _, f := range r.Differences {
 				found = found || f.Kind == ordercheck.Order
 			}
 			if found != (len(fields) > 0) || !r.Whole {

@@ -25,7 +25,7 @@ const Usual = 5040
 // case.
 const maxInvocations, leastRuns = 100_000, 100
 
-// A Kind of Finding.
+// A Kind of Difference.
 type Kind string
 
 // The kinds.
@@ -38,12 +38,12 @@ const (
 	PingPong Kind = "ping-pong"
 )
 
-// A Finding is something that should not be. Members are policies, or a policy with a
-// binding and a parameter where there are several of these.
-type Finding struct {
+// A Difference is one between two results that should be the same. Members are the policies that
+// make it, or a policy with a binding and a parameter where there are several of these.
+type Difference struct {
 	Kind    Kind     `json:"kind"`
 	Members []string `json:"policies,omitempty"`
-	// Other is another order of Members, of an Order finding.
+	// Other is another order of Members, of an Order.
 	Other []string `json:"other,omitempty"`
 	// Changes are from the result of Members to that of Other, or from the result to what
 	// an update makes of it; of a PingPong the two values of each field.
@@ -57,7 +57,7 @@ type Finding struct {
 
 // Result is what Check found.
 type Result struct {
-	Findings []Finding `json:"findings,omitempty"`
+	Differences []Difference `json:"findings,omitempty"`
 	// Members is how many invocations the request met, and Touching how many of them touch
 	// others.
 	Members  int `json:"policies"`
@@ -290,7 +290,7 @@ func (c *checker) permute(out *Result) {
 		out.Runs = len(c.known) + 1
 		for i, g := range groups {
 			if len(differs[i]) > 0 {
-				out.Findings = append(out.Findings, c.smallest(g, differs[i])...)
+				out.Differences = append(out.Differences, c.smallest(g, differs[i])...)
 			}
 		}
 		if len(groups) == 0 {
@@ -332,9 +332,9 @@ func (c *checker) differ(a, b *engine.Decision) bool {
 // sets of members are named for a group.
 const maxCompared, maxFound = 64, 20
 
-// smallest returns findings about the smallest sets of a group's members that, alone, have
+// smallest returns differences of the smallest sets of a group's members that, alone, have
 // different results in different orders, in fields that also differ with all of them.
-func (c *checker) smallest(g block, differs []block) (out []Finding) {
+func (c *checker) smallest(g block, differs []block) (out []Difference) {
 	denied, fields := false, map[string][]string{}
 	for _, other := range c.distinct {
 		denied = denied || (other.Status == nil) != (c.base.Status == nil)
@@ -342,8 +342,8 @@ func (c *checker) smallest(g block, differs []block) (out []Finding) {
 			fields[change.Path] = fieldsOf(change.Path)
 		}
 	}
-	concerns := func(f Finding) bool {
-		return f.Refusals != [2]string{} && denied || slices.ContainsFunc(f.Changes, func(change report.Change) bool {
+	concerns := func(d Difference) bool {
+		return d.Refusals != [2]string{} && denied || slices.ContainsFunc(d.Changes, func(change report.Change) bool {
 			for _, field := range fields {
 				if within(field, fieldsOf(change.Path)) {
 					return true
@@ -352,8 +352,8 @@ func (c *checker) smallest(g block, differs []block) (out []Finding) {
 			return false
 		})
 	}
-	full := func() []Finding {
-		return []Finding{c.finding(g, differs[0], c.base, c.known[key(c.among(g, differs[0]))])}
+	full := func() []Difference {
+		return []Difference{c.difference(g, differs[0], c.base, c.known[key(c.among(g, differs[0]))])}
 	}
 	runs := 0
 	any := func(int, int) bool { return true }
@@ -374,7 +374,7 @@ func (c *checker) smallest(g block, differs []block) (out []Finding) {
 				if !c.differ(usual, d) {
 					continue
 				}
-				if f := c.finding(s, order, usual, d); concerns(f) {
+				if f := c.difference(s, order, usual, d); concerns(f) {
 					out = append(out, f)
 					break
 				}
@@ -392,7 +392,7 @@ func (c *checker) smallest(g block, differs []block) (out []Finding) {
 
 // reduce takes members away as long as the rest has different results in the usual order
 // and in another one.
-func (c *checker) reduce(g, other block) []Finding {
+func (c *checker) reduce(g, other block) []Difference {
 	left := slices.Clone(g)
 	without := func(order block, m int) block {
 		return slices.DeleteFunc(slices.Clone(order), func(x int) bool { return x == m })
@@ -407,7 +407,7 @@ func (c *checker) reduce(g, other block) []Finding {
 			left, other, a, b = without(left, m), without(other, m), x, y
 		}
 	}
-	return []Finding{c.finding(left, other, a, b)}
+	return []Difference{c.difference(left, other, a, b)}
 }
 
 // subsetsOf yields the subsets of k elements.
@@ -429,8 +429,8 @@ func subsetsOf(g block, k int) func(yield func(block) bool) {
 	}
 }
 
-func (c *checker) finding(usual, other block, a, b *engine.Decision) Finding {
-	return Finding{Kind: Order, Members: c.shown(usual), Other: c.shown(other), Changes: c.changes(a, b), Refusals: [2]string{refusal(a), refusal(b)}}
+func (c *checker) difference(usual, other block, a, b *engine.Decision) Difference {
+	return Difference{Kind: Order, Members: c.shown(usual), Other: c.shown(other), Changes: c.changes(a, b), Refusals: [2]string{refusal(a), refusal(b)}}
 }
 
 func (c *checker) shown(list block) (out []string) {

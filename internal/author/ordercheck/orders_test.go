@@ -85,7 +85,7 @@ func check(t *testing.T, policies, object string, limit int) *ordercheck.Result 
 }
 
 func texts(r *ordercheck.Result) (out []string) {
-	for _, f := range r.Findings {
+	for _, f := range r.Differences {
 		out = append(out, f.Text())
 	}
 	return out
@@ -95,7 +95,7 @@ func label(k, v string) string {
 	return fmt.Sprintf(`Object{metadata: Object.metadata{labels: {%q: %q}}}`, k, v)
 }
 
-func TestFindings(t *testing.T) {
+func TestDifferences(t *testing.T) {
 	appends := `[JSONPatch{op: "replace", path: "/metadata/labels/a", value: object.metadata.labels.a + "%s"}]`
 	for _, c := range []struct {
 		name, policies string
@@ -233,7 +233,7 @@ func TestBounds(t *testing.T) {
 		if a.Whole || a.Runs > most || a.Runs < most-1 {
 			t.Errorf("limit %d: %s", limit, a.Summary())
 		}
-		if limit != 1 && (len(a.Findings) < 2 || a.Findings[0].Kind != ordercheck.Order || len(a.Findings[0].Members) != 2) {
+		if limit != 1 && (len(a.Differences) < 2 || a.Differences[0].Kind != ordercheck.Order || len(a.Differences[0].Members) != 2) {
 			t.Errorf("limit %d: %q", limit, texts(a))
 		}
 	}
@@ -279,7 +279,7 @@ func TestAgainstBruteForce(t *testing.T) {
 			}
 		}
 		found := 0
-		for _, f := range got.Findings {
+		for _, f := range got.Differences {
 			if f.Kind == ordercheck.Order && (found == 0 || len(f.Members) < found) {
 				found = len(f.Members)
 			}

@@ -10,23 +10,23 @@ import (
 )
 
 // MarshalJSON returns the fields with their two values, those of a PingPong too.
-func (f Finding) MarshalJSON() ([]byte, error) {
+func (d Difference) MarshalJSON() ([]byte, error) {
 	type change struct {
 		Path   string `json:"path"`
 		Before any    `json:"before"`
 		After  any    `json:"after"`
 	}
-	type plain Finding
+	type plain Difference
 	out := struct {
 		plain
 		Changes []change `json:"changes,omitempty"`
 		Denied  []string `json:"denied,omitempty"`
-	}{plain: plain(f)}
-	for _, c := range f.Changes {
+	}{plain: plain(d)}
+	for _, c := range d.Changes {
 		out.Changes = append(out.Changes, change{c.Path, c.Before, c.After})
 	}
-	if f.Refusals != [2]string{} {
-		out.Denied = f.Refusals[:]
+	if d.Refusals != [2]string{} {
+		out.Denied = d.Refusals[:]
 	}
 	return json.Marshal(out)
 }
@@ -57,30 +57,30 @@ func number(n *big.Int) string {
 	return "more than 10^15"
 }
 
-// Text returns a finding as lines.
-func (f *Finding) Text() string {
+// Text returns a difference as lines.
+func (d *Difference) Text() string {
 	var b strings.Builder
-	switch f.Kind {
+	switch d.Kind {
 	case Order:
-		fmt.Fprintf(&b, "the result depends on the order of policies: %s, or %s\n", strings.Join(f.Members, " before "), strings.Join(f.Other, " before "))
-		for i, r := range f.Refusals {
+		fmt.Fprintf(&b, "the result depends on the order of policies: %s, or %s\n", strings.Join(d.Members, " before "), strings.Join(d.Other, " before "))
+		for i, r := range d.Refusals {
 			if r != "" {
-				order := [2][]string{f.Members, f.Other}[i]
+				order := [2][]string{d.Members, d.Other}[i]
 				fmt.Fprintf(&b, "  %s: denied: %s\n", strings.Join(order, " before "), report.Line(r))
 			}
 		}
 	case Again:
-		if f.Refusals[0] != "" {
-			fmt.Fprintf(&b, "the result is denied as an update: %s\n", report.Line(f.Refusals[0]))
+		if d.Refusals[0] != "" {
+			fmt.Fprintf(&b, "the result is denied as an update: %s\n", report.Line(d.Refusals[0]))
 			break
 		}
-		fmt.Fprintf(&b, "an update with the result changes it, by %s; %s\n", strings.Join(f.Members, ", "), f.Next)
+		fmt.Fprintf(&b, "an update with the result changes it, by %s; %s\n", strings.Join(d.Members, ", "), d.Next)
 	case PingPong:
-		fmt.Fprintf(&b, "policies undo each other in each pass: %s\n", strings.Join(f.Members, ", "))
+		fmt.Fprintf(&b, "policies undo each other in each pass: %s\n", strings.Join(d.Members, ", "))
 	}
-	if len(f.Changes) > 0 {
+	if len(d.Changes) > 0 {
 		var changes strings.Builder
-		_ = report.WriteDiff(&changes, "", f.Changes, false) // a Builder takes everything
+		_ = report.WriteDiff(&changes, "", d.Changes, false) // a Builder takes everything
 		_, text, _ := strings.Cut(changes.String(), "\n")
 		for line := range strings.Lines(text) {
 			b.WriteString("  " + line)

@@ -433,9 +433,9 @@ func (h *loadedSuite) reorder(ctx context.Context, policies *mapd.Policies, firs
 		return
 	}
 	o.Orders = found
-	for i := range found.Findings {
+	for i := range found.Differences {
 		o.Status = Failed
-		o.Message = strings.TrimPrefix(o.Message+"\n"+strings.TrimSuffix(found.Findings[i].Text(), "\n"), "\n")
+		o.Message = strings.TrimPrefix(o.Message+"\n"+strings.TrimSuffix(found.Differences[i].Text(), "\n"), "\n")
 	}
 }
 

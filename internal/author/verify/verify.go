@@ -76,8 +76,8 @@ type Comparison struct {
 // Disagreements is how many objects the two sides disagree about.
 func (c *Comparison) Disagreements() int { return c.Objects - c.Agreements }
 
-// Finding reports whether the comparison found a problem that was not known.
-func (c *Comparison) Finding() bool {
+// Unexpected reports whether the comparison found a difference that was not known.
+func (c *Comparison) Unexpected() bool {
 	return c.Invalid != "" || !c.Known && c.Disagreements() > 0
 }
 

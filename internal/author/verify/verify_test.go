@@ -184,7 +184,7 @@ func TestPlantedFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ms := mutators(t, alwaysPull)
 			c := compared(t, ms, []translate.Unit{unit(t, tt.native, translate.Exact, ms[0])}, 500)[0]
-			if c.First == nil || !c.Finding() {
+			if c.First == nil || !c.Unexpected() {
 				t.Fatalf("not found in %d objects", c.Objects)
 			}
 			got := (&unstructured.Unstructured{Object: c.First.Object}).DeepCopy()
@@ -200,17 +200,17 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// A policy that no server would take is a finding, not an agreement.
+// A policy that no server would take is a difference, not an agreement.
 func TestInvalidPolicy(t *testing.T) {
 	ms := mutators(t, alwaysPull)
 	u := unit(t, strings.Replace(faithful, "transformList(i, c,", "transformList(i c,", 1), translate.Exact, ms[0])
 	c := compared(t, ms, []translate.Unit{u}, 10)[0]
-	if c.Objects != 0 || !strings.Contains(c.Invalid, `policy "always-pull"`) || !c.Finding() {
+	if c.Objects != 0 || !strings.Contains(c.Invalid, `policy "always-pull"`) || !c.Unexpected() {
 		t.Errorf("got %+v", c)
 	}
 }
 
-// A disagreement of a mutator that is known to differ is no finding, and does not
+// A disagreement of a mutator that is known to differ is expected, and does not
 // hide those of the others.
 func TestKnown(t *testing.T) {
 	ms := mutators(t, alwaysPull+"---"+strings.Replace(alwaysPull, "always-pull", "b", 1)+"---"+strings.Replace(alwaysPull, "always-pull", "c", 1))
@@ -237,7 +237,7 @@ func TestKnown(t *testing.T) {
 		t.Fatalf("got %d comparisons, want %d", len(got), len(want))
 	}
 	for i, c := range got {
-		if c.Name != want[i].name || c.Known != want[i].known || (c.First != nil) != want[i].differs || c.Finding() {
+		if c.Name != want[i].name || c.Known != want[i].known || (c.First != nil) != want[i].differs || c.Unexpected() {
 			t.Errorf("got %+v, want %+v", c, want[i])
 		}
 	}
@@ -287,13 +287,13 @@ spec:
 	units := translate.Native(ms, translate.Options{Params: true, Recorded: translate.Recorded{"people": {"alice": "a", "bob": "b"}}})
 	v := New(ms, units, o)
 	v.CheckGenerated(t.Context(), DefaultSeed, 100)
-	if c := v.Comparisons()[0]; c.Finding() || c.Changed < 10 {
+	if c := v.Comparisons()[0]; c.Unexpected() || c.Changed < 10 {
 		t.Errorf("got %+v", c)
 	}
 	units[0].Params.Object["data"].(map[string]any)["bob"] = "c"
 	v = New(ms, units, o)
 	v.CheckGenerated(t.Context(), DefaultSeed, 100)
-	if c := v.Comparisons()[0]; !c.Finding() || c.First.User != "bob" {
+	if c := v.Comparisons()[0]; !c.Unexpected() || c.First.User != "bob" {
 		t.Errorf("got %+v", c)
 	}
 }

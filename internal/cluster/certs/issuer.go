@@ -32,7 +32,7 @@ type Options struct {
 	// Hosts are the names and addresses that API servers call us by.
 	Hosts []string
 	// Validity of serving certificates and of authorities; 0 means
-	// DefaultValidity and DefaultCAValidity. Both are renewed when two thirds of
+	// defaultValidity and defaultCAValidity. Both are renewed when two thirds of
 	// it are over. Times in between, such as for API servers to hear of a new
 	// authority, shrink with them.
 	Validity, CAValidity time.Duration
@@ -41,8 +41,8 @@ type Options struct {
 
 // How long certificates and authorities are valid by default.
 const (
-	DefaultValidity   = 90 * 24 * time.Hour
-	DefaultCAValidity = 5 * 365 * 24 * time.Hour
+	defaultValidity   = 90 * 24 * time.Hour
+	defaultCAValidity = 5 * 365 * 24 * time.Hour
 )
 
 // grace is how long a replica keeps what it serves when the Secret holds
@@ -75,10 +75,10 @@ type Issuer struct {
 // New returns an Issuer that has nothing to serve before Run has read the Secret.
 func New(o Options) *Issuer {
 	if o.Validity <= 0 {
-		o.Validity = DefaultValidity
+		o.Validity = defaultValidity
 	}
 	if o.CAValidity <= 0 {
-		o.CAValidity = DefaultCAValidity
+		o.CAValidity = defaultCAValidity
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

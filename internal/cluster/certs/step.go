@@ -249,7 +249,7 @@ func trim(s state, now time.Time, t terms) state {
 		end, known := s.until[fingerprint(c)]
 		if !known {
 			// Nothing is known of what it signed.
-			end = now.Add(max(t.validity, DefaultValidity))
+			end = now.Add(max(t.validity, defaultValidity))
 		}
 		if contains(bundle, c) || !valid(c, now) || now.After(end) {
 			continue

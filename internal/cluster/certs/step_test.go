@@ -18,7 +18,7 @@ import (
 
 var (
 	start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	years = terms{hosts: []string{"mapd.mapd-system.svc"}, validity: DefaultValidity, caValidity: DefaultCAValidity}
+	years = terms{hosts: []string{"mapd.mapd-system.svc"}, validity: defaultValidity, caValidity: defaultCAValidity}
 )
 
 const day = 24 * time.Hour

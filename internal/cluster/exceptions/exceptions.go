@@ -38,7 +38,7 @@ import (
 // Metrics counts exceptions. *metrics.Metrics is one.
 type Metrics interface {
 	// ExceptionsPublished reports how many exceptions there are of each reason of the
-	// condition Active, and how many of those that hold end within Soon.
+	// condition Active, and how many of those that hold end within soon.
 	ExceptionsPublished(reasons map[string]int, ending int)
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 )
 
-// Soon is how long before its end an exception is said to end.
-const Soon = 7 * 24 * time.Hour
+// soon is how long before its end an exception is said to end.
+const soon = 7 * 24 * time.Hour
 
 // Conditions of exceptions besides api.ExceptionActive, and reasons.
 const (
@@ -97,14 +97,14 @@ func (s *state) conditions(now time.Time) (list []metav1.Condition, next time.Ti
 	if s.refused != nil {
 		is = condition(typeAllowed, false, "NotChecked", "%s", s.refused)
 	}
-	ending := condition(typeEnding, false, "Later", "the exception does not end within %d days", int(Soon.Hours()/24))
+	ending := condition(typeEnding, false, "Later", "the exception does not end within %d days", int(soon.Hours()/24))
 	switch {
 	case active.Status != metav1.ConditionTrue:
 		ending.Reason, ending.Message = "NotActive", "the exception does not hold"
-	case !until.IsZero() && !now.Before(until.Add(-Soon)):
+	case !until.IsZero() && !now.Before(until.Add(-soon)):
 		ending = condition(typeEnding, true, "EndsSoon", "%s: the policies %s apply again then", x, strings.Join(x.Object().Spec.Policies, ", "))
 	}
-	for _, t := range []time.Time{from, until.Add(-Soon), until} {
+	for _, t := range []time.Time{from, until.Add(-soon), until} {
 		if !from.Equal(t) && until.IsZero() {
 			continue
 		}
@@ -119,7 +119,7 @@ func (s *state) conditions(now time.Time) (list []metav1.Condition, next time.Ti
 const longestPause = 10 * time.Second
 
 // Control implements feature.Controlled: it writes the status of exceptions, and an event about
-// each that ends within Soon.
+// each that ends within soon.
 func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 	changed := f.changed.Add()
 	failed, written := "", map[types.UID]conditions{}

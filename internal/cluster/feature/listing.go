@@ -43,7 +43,7 @@ type Line struct {
 // Keys of the ConfigMap besides Listing.Key.
 const (
 	KeyMode     = "mode"
-	KeySummary  = "summary"
+	keySummary  = "summary"
 	KeyProblems = "problems"
 	KeyReport   = "report.json" // the rest, for programs
 )
@@ -67,7 +67,7 @@ func OneLine(text string) string {
 // Data is the content of the ConfigMap: a summary, a line for each object in columns, and
 // all of it for programs.
 func (l *Listing) Data() map[string]string {
-	out := map[string]string{KeySummary: l.summary()}
+	out := map[string]string{keySummary: l.summary()}
 	if l.Mode != "" {
 		out[KeyMode] = l.Mode
 	}

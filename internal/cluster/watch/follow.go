@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// MinRetry and MaxRetry bound how long after a failure the server is asked again.
+	// MinRetry and maxRetry bound how long after a failure the server is asked again.
 	// client-go's own bound of 30 s is meant for clusters with thousands of clients; a
 	// policy has to act within a second of being served.
 	MinRetry = 50 * time.Millisecond
-	MaxRetry = time.Second
+	maxRetry = time.Second
 	// MaxRefusedRetry bounds the same after the server has denied access. People grant
 	// rights, so nobody waits for the second.
 	MaxRefusedRetry = 5 * time.Second
@@ -92,7 +92,7 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 		&unstructured.Unstructured{}, store,
 		cache.ReflectorOptions{
 			Name:    gvr.GroupResource().String(),
-			Backoff: &wait.Backoff{Duration: MinRetry, Factor: 2, Jitter: 0.2, Steps: 8, Cap: MaxRetry},
+			Backoff: &wait.Backoff{Duration: MinRetry, Factor: 2, Jitter: 0.2, Steps: 8, Cap: maxRetry},
 		})
 	silent := klog.NewContext(ctx, klog.Logger{}) // note logs
 	delay := MinRetry
@@ -100,10 +100,10 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 		start := time.Now()
 		// Reflector.Run would wait and log in its own way.
 		err := reflector.ListAndWatchWithContext(silent)
-		limit := MaxRetry
+		limit := maxRetry
 		if Refused(err) {
 			limit = MaxRefusedRetry
-		} else if err == nil || time.Since(start) > 10*MaxRetry {
+		} else if err == nil || time.Since(start) > 10*maxRetry {
 			delay = MinRetry // the watch ended, as each does sooner or later
 		}
 		Sleep(ctx, delay, nil, nil)

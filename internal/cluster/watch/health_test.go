@@ -82,7 +82,7 @@ func TestHealth(t *testing.T) {
 		check("cut off", no, "the API server has not answered since "+stamp(answered)+"\n"+
 			name+": not read since "+stamp(cutAt)+`: Get "http://fake/apis/example.com/v1/things?fieldSelector=metadata.name%3Done&limit=500&resourceVersion=0": no route to host`)
 		cut.Store(false)
-		time.Sleep(2 * MaxRetry)
+		time.Sleep(2 * maxRetry)
 		check("again", yes, "")
 		stop()
 		check("stopped", map[string]bool{}, "")
@@ -119,7 +119,7 @@ func TestHealthOfBrokenConnections(t *testing.T) {
 			}
 		}
 		cut.Store(false)
-		time.Sleep(2 * MaxRetry)
+		time.Sleep(2 * maxRetry)
 		synctest.Wait()
 		if !h.Connected()["things.example.com"] {
 			t.Error(h.Check())

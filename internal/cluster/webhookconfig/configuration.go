@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mapd-project/mapd/pkg/api"
@@ -168,18 +167,6 @@ func ExemptUser(conditions []admissionregistrationv1.MatchCondition) string {
 // that could end or change the string.
 func quoteCEL(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`).Replace(s) + "'"
-}
-
-// Exempt returns a namespaceSelector that excludes the namespaces with these
-// names. Its form does not depend on their order.
-func Exempt(namespaces []string) *metav1.LabelSelector {
-	names := sortedSet(named(namespaces))
-	if len(names) == 0 {
-		return nil
-	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: names,
-	}}}
 }
 
 // clientConfig appends a path to the address of a

@@ -20,8 +20,8 @@ const (
 	MaxStream = 1 << 30
 	// MaxLog is the size of a log that is read line by line.
 	MaxLog = 1 << 40
-	// MaxStreamed is how many documents a stream may have.
-	MaxStreamed = 1_000_000
+	// maxStreamed is how many documents a stream may have.
+	maxStreamed = 1_000_000
 )
 
 // ErrManyDocuments is why a file with more than MaxDocuments is not read on.

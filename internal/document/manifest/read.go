@@ -75,10 +75,10 @@ type limits struct {
 
 var (
 	ofFile   = limits{MaxDocument, MaxDocuments}
-	ofStream = limits{MaxDocument, MaxStreamed}
+	ofStream = limits{MaxDocument, maxStreamed}
 )
 
-// ReadStream yields the documents of one stream, as Read does, but up to MaxStreamed of them.
+// ReadStream yields the documents of one stream, as Read does, but up to maxStreamed of them.
 func ReadStream(name string, r io.Reader) iter.Seq2[*Document, error] {
 	return func(yield func(*Document, error) bool) {
 		readStream(name, r, ofStream, yield)

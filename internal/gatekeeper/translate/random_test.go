@@ -108,7 +108,7 @@ func TestNativeRandom(t *testing.T) {
 		v := verify.New(ms, units, verify.Options{Types: types})
 		v.CheckGenerated(t.Context(), seed, 60)
 		for _, c := range v.Comparisons() {
-			if c.Invalid != "" || c.Finding() {
+			if c.Invalid != "" || c.Unexpected() {
 				t.Errorf("seed %d: %s: %s", seed, c.Name, c.Invalid)
 				if c.First != nil {
 					t.Log(migrate.Show(c.First))

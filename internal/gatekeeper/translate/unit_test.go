@@ -243,7 +243,7 @@ func agree(t *testing.T, ms []*legacy.Mutator, units []translate.Unit, o verify.
 	for _, c := range v.Comparisons() {
 		if c.Invalid != "" {
 			t.Errorf("%s: %s", c.Name, c.Invalid)
-		} else if c.Finding() {
+		} else if c.Unexpected() {
 			t.Errorf("%s: %s\n%s", c.Name, migrate.Result(c), migrate.Show(c.First))
 		}
 	}

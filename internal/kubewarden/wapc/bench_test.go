@@ -12,7 +12,7 @@ func BenchmarkGuest(b *testing.B) {
 	r := newRuntime(b, Options{Timeout: time.Minute})
 	m := compile(b, r, exampleGuest(b))
 	call := func(b *testing.B, i *instance) {
-		c := &call{module: m, host: NoHost{}, operation: "validate", payload: []byte(bpfRequest)}
+		c := &call{module: m, host: noHost{}, operation: "validate", payload: []byte(bpfRequest)}
 		if _, err := m.run(b.Context(), c, i); err != nil {
 			b.Fatal(err)
 		}

@@ -43,7 +43,7 @@ func (m *Module) Call(ctx context.Context, operation string, payload []byte, hos
 		ctx = limited
 	}
 	if host == nil {
-		host = NoHost{}
+		host = noHost{}
 	}
 	if m.mode == ModeWASI {
 		return m.callProgram(ctx, operation, payload, host)

@@ -29,12 +29,12 @@ type Host interface {
 	HostCall(ctx context.Context, binding, namespace, operation string, payload []byte) ([]byte, error)
 }
 
-// NoHost refuses every host call, as policy-server does for a policy without grants,
+// noHost refuses every host call, as policy-server does for a policy without grants,
 // and says which capability it was.
-type NoHost struct{}
+type noHost struct{}
 
 // HostCall returns an error.
-func (NoHost) HostCall(_ context.Context, binding, namespace, operation string, _ []byte) ([]byte, error) {
+func (noHost) HostCall(_ context.Context, binding, namespace, operation string, _ []byte) ([]byte, error) {
 	return nil, Unsupported(binding, namespace, operation)
 }
 

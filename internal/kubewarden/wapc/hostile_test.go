@@ -217,7 +217,7 @@ func TestMemoryIsCharged(t *testing.T) {
 var errPurse = errors.New("the purse is empty")
 
 type purse struct {
-	NoHost
+	noHost
 	room int64
 }
 

@@ -23,10 +23,10 @@ import (
 
 // Bounds of what Decode accepts. They are far above what people write.
 const (
-	MaxRules   = 500
+	maxRules   = 500
 	MaxNesting = 5         // of foreach
 	MaxDepth   = 64        // of a patch or a condition
-	MaxText    = 128 << 10 // of one text with variables, in bytes
+	maxText    = 128 << 10 // of one text with variables, in bytes
 	MaxKinds   = 500       // that a rule matches and excludes
 	MaxValues  = 2000      // of a patch or of preconditions: objects, lists and what is in them
 	MaxParts   = 500       // of a foreach
@@ -250,8 +250,8 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 
 // rules reads what Spec holds raw, and checks what Kyverno would refuse.
 func (r *reader) rules(s *Spec) {
-	if len(s.Rules) > MaxRules {
-		r.fault("spec.rules", "%d rules; at most %d are read", len(s.Rules), MaxRules)
+	if len(s.Rules) > maxRules {
+		r.fault("spec.rules", "%d rules; at most %d are read", len(s.Rules), maxRules)
 		return
 	}
 	names := map[string]bool{}
@@ -386,7 +386,7 @@ func (r *reader) patches(path string, merge any, jsonPatch string) {
 	if n := valuesIn(merge); n > MaxValues {
 		r.fault(path+".patchStrategicMerge", "%d values; at most %d are read", n, MaxValues)
 	}
-	if len(jsonPatch) > MaxText {
-		r.fault(path+".patchesJson6902", "%d bytes; at most %d are read", len(jsonPatch), MaxText)
+	if len(jsonPatch) > maxText {
+		r.fault(path+".patchesJson6902", "%d bytes; at most %d are read", len(jsonPatch), maxText)
 	}
 }

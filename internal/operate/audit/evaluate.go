@@ -311,3 +311,13 @@ func (s *Set) kindOf(u *unstructured.Unstructured) *openapi.Kind {
 	}
 	return kind
 }
+
+// Trace runs the policies on an object of a kind of the cluster, and keeps what the object
+// was before and after each mutation.
+func (s *Set) Trace(ctx context.Context, a *Asking, r *Resource, u *unstructured.Unstructured) (*engine.Decision, error) {
+	req := a.request(r, u)
+	if req.Namespace != "" && slices.Contains(a.Exempt, req.Namespace) {
+		return &engine.Decision{Object: req.Object}, nil
+	}
+	return a.admit(ctx, s.whole.With(func(o *engine.Options) { o.Trace = true }), req)
+}

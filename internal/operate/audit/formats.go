@@ -85,7 +85,7 @@ func (r *Report) tables() []table {
 			mode = "enforce"
 		}
 		policies.Row(name, p.Binding, mode, fmt.Sprint(p.Changed), fmt.Sprint(p.Failed))
-		names := p.SortedFields()
+		names := p.sortedFields()
 		for i, f := range names {
 			if i == mostFields {
 				fields.Row(name, p.Binding, fmt.Sprintf("and %d others", len(names)-i), "")

@@ -180,8 +180,8 @@ type PolicyTotal struct {
 	Error string `json:"error,omitempty"`
 }
 
-// SortedFields returns the names of the fields, the most frequent first.
-func (p *PolicyTotal) SortedFields() []string {
+// sortedFields returns the names of the fields, the most frequent first.
+func (p *PolicyTotal) sortedFields() []string {
 	return slices.SortedFunc(maps.Keys(p.Fields), func(a, b string) int {
 		if d := p.Fields[b] - p.Fields[a]; d != 0 {
 			return d

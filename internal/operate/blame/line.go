@@ -49,12 +49,7 @@ type Line struct {
 	Failed bool `json:"failed,omitempty"`
 	// Note restricts what the line says.
 	Note string `json:"note,omitempty"`
-
-	inherited bool
 }
-
-// Inherited reports whether the field came from the template of the object's owner.
-func (l *Line) Inherited() bool { return l.inherited }
 
 // Time is a time that is written in UTC to the second, or a microsecond if it is known.
 type Time struct{ time.Time }

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// MaxLine bounds a line of an audit log in bytes. A request and its response have at
+	// maxLine bounds a line of an audit log in bytes. A request and its response have at
 	// most 3 MiB each, and a batch of a server has 10 MiB.
-	MaxLine = 16 << 20
+	maxLine = 16 << 20
 	// endlessLine is the size of a line after which its end is not looked for any more.
-	endlessLine = 4 * MaxLine
+	endlessLine = 4 * maxLine
 	// maxUnusable is how many lines at the beginning of a file may be unusable before the
 	// rest is not read.
 	maxUnusable = 10_000
@@ -80,7 +80,7 @@ func (l *Log) ReadFile(name string, r io.Reader) error {
 		switch {
 		case tooLong:
 			l.Read++
-			l.complain(name, number, fmt.Sprintf("longer than %d MiB", MaxLine>>20))
+			l.complain(name, number, fmt.Sprintf("longer than %d MiB", maxLine>>20))
 		case len(text) > 0:
 			l.Read++
 			if why, err := l.line(text); err != nil {
@@ -110,7 +110,7 @@ func readLine(r *bufio.Reader, buf []byte) (line []byte, tooLong bool, err error
 			return nil, true, fmt.Errorf("longer than %d MiB, so the file is no audit log", endlessLine>>20)
 		}
 		if !tooLong {
-			if tooLong = len(buf)+len(part) > MaxLine; tooLong {
+			if tooLong = len(buf)+len(part) > maxLine; tooLong {
 				buf = buf[:0]
 			} else {
 				buf = append(buf, part...)

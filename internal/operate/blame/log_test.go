@@ -34,7 +34,7 @@ func read(t *testing.T, r io.Reader) (*Log, []Line) {
 
 // A line beyond the bound is skipped, whatever is in it, and those around it are read.
 func TestLogLongLine(t *testing.T) {
-	long := io.MultiReader(strings.NewReader(created+"\n"), &endless{left: MaxLine + 100}, strings.NewReader("\n"+created))
+	long := io.MultiReader(strings.NewReader(created+"\n"), &endless{left: maxLine + 100}, strings.NewReader("\n"+created))
 	l, lines := read(t, long)
 	if l.Read != 3 || l.Bad != 1 || len(lines) != 4 || l.Complaints[0] != "audit.log:2: longer than 16 MiB" {
 		t.Errorf("%d read, %d bad, %d lines, %q", l.Read, l.Bad, len(lines), l.Complaints)

@@ -47,12 +47,11 @@ func Inherit(lines []Line, object *unstructured.Unstructured, ownerName string, 
 				continue
 			}
 			found = true
-			o.Object, o.Field, o.inherited = line.Object, line.Field, true
+			o.Object, o.Field = line.Object, line.Field
 			o.Note = joinNotes("in "+ownerName+" "+tree.Field(there), o.Note)
 			out = append(out, o)
 		}
 		if !found {
-			line.inherited = true
 			line.Note = joinNotes("from "+ownerName+" "+tree.Field(there), line.Note)
 			out = append(out, line)
 		}

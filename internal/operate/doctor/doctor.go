@@ -46,7 +46,7 @@ const Sampled = 100
 // of them waits for something that does not answer.
 const checkLimit = 10 * time.Second
 
-// Mark says how bad a finding is.
+// Mark says how bad the result of a check is.
 type Mark string
 
 // The marks.
@@ -57,7 +57,7 @@ const (
 	Bad     Mark = "bad"     // something does not do what it is there for
 )
 
-// Line is one finding: what was checked, the fact, and what to do about it,
+// Line is the result of one check: what was checked, the fact, and what to do about it,
 // which is "" if there is nothing to do.
 type Line struct {
 	Mark   Mark   `json:"mark"`
@@ -66,7 +66,7 @@ type Line struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// Report has all findings, in the same order every time.
+// Report has the results of all checks, in the same order every time.
 type Report struct {
 	OK bool `json:"ok"` // nothing is Bad or Unknown
 	// Reached is false if the API server did not answer at all.
@@ -149,7 +149,7 @@ var signs = map[Mark]struct{ sign, colour string }{
 	Bad:     {"×", "31"},
 }
 
-// Write prints one line for each finding, with the advice below it.
+// Write prints one line for each result, with the advice below it.
 func (r Report) Write(w io.Writer, colour bool) error {
 	var b strings.Builder
 	for _, l := range r.Lines {
@@ -168,7 +168,7 @@ func (r Report) Write(w io.Writer, colour bool) error {
 	return err
 }
 
-// oneLine keeps text from a cluster's objects from looking like findings.
+// oneLine keeps text from a cluster's objects from looking like results.
 func oneLine(s string) string {
 	return report.Printable(strings.Join(strings.Fields(s), " "))
 }

@@ -117,7 +117,7 @@ func (x *examination) countMutators(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// lines returns the findings; none where nothing of Gatekeeper is installed.
+// lines returns the results; none where nothing of Gatekeeper is installed.
 func (g mutators) lines() []Line {
 	if g.mode == "off" {
 		return g.unused()
@@ -185,7 +185,7 @@ func (g mutators) leftPolicies() []Line {
 		"--legacy=native keeps them, --legacy=on removes them, or: kubectl delete map,mapb -l " + nativepolicies.LiveLabel}}
 }
 
-// unused returns the findings if mapd does not run mutators.
+// unused returns the results if mapd does not run mutators.
 func (g mutators) unused() []Line {
 	switch {
 	case g.live > 0:

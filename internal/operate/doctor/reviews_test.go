@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The findings are those of a mapd that is asked through an API server.
+// The results are those of a mapd that is asked through an API server.
 func TestReviews(t *testing.T) {
 	const (
 		proxy   = "/api/v1/namespaces/mapd-system/services/https:mapd:https/proxy/"
@@ -92,7 +92,7 @@ mapd_caller_tokens_total{mode="require",result="valid",server="10.0.0.2"} 4
 				all = slices.Insert(all, 1, *tt.callers)
 			}
 			if len(x.lines) != len(all) {
-				t.Fatalf("%d findings: %+v", len(x.lines), x.lines)
+				t.Fatalf("%d results: %+v", len(x.lines), x.lines)
 			}
 			for i, want := range all {
 				if got := x.lines[i]; got.Mark != want.Mark || got.Fact != want.Fact {

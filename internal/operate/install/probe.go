@@ -82,8 +82,8 @@ func (e *ProbeError) Error() string { return e.Fact }
 
 func (e *ProbeError) Unwrap() error { return e.Err }
 
-// Permanent tells that waiting does not help.
-func (e *ProbeError) Permanent() bool { return e.Reason == Forbidden }
+// permanent tells that waiting does not help.
+func (e *ProbeError) permanent() bool { return e.Reason == Forbidden }
 
 var (
 	refusedBy = regexp.MustCompile(`^admission webhook "([^"]+)" denied the request`)

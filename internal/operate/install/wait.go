@@ -46,7 +46,7 @@ func Wait(ctx context.Context, o WaitOptions) error {
 			return "", nil
 		case err == nil:
 			return deployment.String() + ": " + rollout, nil
-		case errors.As(err, &pe) && pe.Permanent():
+		case errors.As(err, &pe) && pe.permanent():
 			return "", err
 		case rollout != "":
 			return fmt.Sprintf("%s: %s; probe: %s", deployment, rollout, err), err

@@ -20,7 +20,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Level says what follows from a Finding.
+// Level says what follows from a CheckResult.
 type Level string
 
 // The levels.
@@ -31,8 +31,8 @@ const (
 	Refuse Level = "refuse" // the policy is not moved
 )
 
-// Finding is the result of one check.
-type Finding struct {
+// CheckResult is the result of one check.
+type CheckResult struct {
 	Check string `json:"check"`
 	Level Level  `json:"level"`
 	Text  string `json:"text"`
@@ -189,10 +189,10 @@ const maxTwice = 20_000
 
 // Check says what would be different, and whether the policy can be moved at all. An
 // error is that of ctx.
-func Check(ctx context.Context, s *Subject) ([]Finding, error) {
-	var out []Finding
+func Check(ctx context.Context, s *Subject) ([]CheckResult, error) {
+	var out []CheckResult
 	add := func(level Level, check, row, format string, args ...any) {
-		out = append(out, Finding{check, level, fmt.Sprintf(format, args...), row})
+		out = append(out, CheckResult{check, level, fmt.Sprintf(format, args...), row})
 	}
 	typed, err := policy.Decode(s.Policy)
 	if err != nil {
@@ -421,11 +421,11 @@ func (t *trial) again(r *mapd.Request, got *mapd.Result) {
 	}
 }
 
-// Worst returns the worst level of findings.
-func Worst(findings []Finding) Level {
+// Worst returns the worst level of results.
+func Worst(results []CheckResult) Level {
 	worst := OK
 	order := []Level{OK, Note, Window, Refuse}
-	for _, f := range findings {
+	for _, f := range results {
 		if slices.Index(order, f.Level) > slices.Index(order, worst) {
 			worst = f.Level
 		}

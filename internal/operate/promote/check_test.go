@@ -87,7 +87,7 @@ spec:
 		given    []*unstructured.Unstructured
 		live     []*unstructured.Unstructured
 		worst    Level
-		want     []string // parts of the text of findings, with level, check and row
+		want     []string // parts of the text of results, with level, check and row
 	}{
 		"idempotent": {policy: policy(label), worst: Note, want: []string{"ok mode", "ok server", "ok lint", "ok twice the policy leaves alone", "stable-order", "g14-away"}},
 		"grows":      {policy: policy(grow), worst: Window, want: []string{"window twice the policy changes again what it has made: CREATE of ConfigMap"}},

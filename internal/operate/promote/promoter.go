@@ -36,8 +36,8 @@ const (
 	pollEvery = 250 * time.Millisecond
 	// reachable is how long an API server may take to answer at its own address.
 	reachable = 3 * time.Second
-	// Handover is how long everybody has to agree where not everybody can be asked.
-	Handover = 10 * time.Second
+	// handover is how long everybody has to agree where not everybody can be asked.
+	handover = 10 * time.Second
 )
 
 // probeNamespaces are where probes may act on a ConfigMap that never exists. Every cluster
@@ -136,7 +136,7 @@ func (p *Promoter) Connect(ctx context.Context) error {
 	for _, m := range missed {
 		p.Progress("not reached: %s", m)
 	}
-	p.Progress("API servers are also asked through %s again and again for %v, since not each can be reached at its own address", p.Config.Host, Handover)
+	p.Progress("API servers are also asked through %s again and again for %v, since not each can be reached at its own address", p.Config.Host, handover)
 	return nil
 }
 
@@ -502,7 +502,7 @@ func (p *Promoter) everyServer(ctx context.Context, group string) (err error) {
 				if since.IsZero() {
 					since = time.Now()
 				}
-				if time.Since(since) < Handover {
+				if time.Since(since) < handover {
 					return errNotYet
 				}
 				return nil
@@ -643,17 +643,17 @@ func (c *canary) compare(p *Promoter, now map[string]Counts, over bool) (why str
 
 // CheckServers asks the servers whether they would store the native form of a policy and its
 // bindings, and, unless it is a dry run, whether they run such at all.
-func (p *Promoter) CheckServers(ctx context.Context, w *World, dryRun bool) []Finding {
+func (p *Promoter) CheckServers(ctx context.Context, w *World, dryRun bool) []CheckResult {
 	if err := p.accepts(ctx, w); err != nil {
-		return []Finding{{"cluster", Refuse, fmt.Sprintf("the server does not accept the native objects: %v", err), ""}}
+		return []CheckResult{{"cluster", Refuse, fmt.Sprintf("the server does not accept the native objects: %v", err), ""}}
 	}
 	if dryRun {
-		return []Finding{{"cluster", Note, "whether API servers run native policies is asked by a probe, which a dry run does not write", ""}}
+		return []CheckResult{{"cluster", Note, "whether API servers run native policies is asked by a probe, which a dry run does not write", ""}}
 	}
 	if err := p.everyServer(ctx, api.NativeGroup); err != nil {
-		return []Finding{{"cluster", Refuse, fmt.Sprintf("not every API server runs native policies: %v", err), ""}}
+		return []CheckResult{{"cluster", Refuse, fmt.Sprintf("not every API server runs native policies: %v", err), ""}}
 	}
-	return []Finding{{"cluster", OK, "every API server runs native policies", ""}}
+	return []CheckResult{{"cluster", OK, "every API server runs native policies", ""}}
 }
 
 // accepts is nil if the server would store what is not there yet.

@@ -30,7 +30,7 @@ type Page struct {
 // Markdown begins a report in Markdown.
 func Markdown(title string) *Page {
 	p := &Page{}
-	p.b.WriteString("# " + Cell(title) + "\n")
+	p.b.WriteString("# " + cell(title) + "\n")
 	return p
 }
 
@@ -50,7 +50,7 @@ func (p *Page) Heading(level int, s string) {
 		fmt.Fprintf(&p.b, "<h%d>%s</h%[1]d>\n", level, text(s))
 		return
 	}
-	p.b.WriteString("\n" + strings.Repeat("#", level) + " " + Cell(s) + "\n")
+	p.b.WriteString("\n" + strings.Repeat("#", level) + " " + cell(s) + "\n")
 }
 
 // Paragraph adds text.
@@ -59,7 +59,7 @@ func (p *Page) Paragraph(s string) {
 		p.b.WriteString("<p>" + text(s) + "</p>\n")
 		return
 	}
-	p.b.WriteString("\n" + Cell(s) + "\n")
+	p.b.WriteString("\n" + cell(s) + "\n")
 }
 
 // List adds a list.
@@ -67,7 +67,7 @@ func (p *Page) List(items []string) {
 	if !p.html {
 		p.b.WriteString("\n")
 		for _, s := range items {
-			p.b.WriteString("- " + Cell(s) + "\n")
+			p.b.WriteString("- " + cell(s) + "\n")
 		}
 		return
 	}
@@ -106,7 +106,7 @@ func (p *Page) Table(t *Table) {
 	if !p.html {
 		p.b.WriteString("\n| " + strings.Join(t.Heads, " | ") + " |\n|" + strings.Repeat(" --- |", len(t.Heads)) + "\n")
 		for _, r := range t.rows {
-			for _, c := range r.texts(Cell, markdownLink) {
+			for _, c := range r.texts(cell, markdownLink) {
 				p.b.WriteString("| " + c + " ")
 			}
 			p.b.WriteString("|\n")
@@ -166,8 +166,8 @@ func text(s string) string {
 
 var inCell = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[")
 
-// Cell escapes text so that it stays within a cell of a table in Markdown.
-func Cell(s string) string { return inCell.Replace(OneLine(s)) }
+// cell escapes text so that it stays within a cell of a table in Markdown.
+func cell(s string) string { return inCell.Replace(OneLine(s)) }
 
 // OneLine puts all words of a text on one line.
 func OneLine(s string) string { return report.Printable(strings.Join(strings.Fields(s), " ")) }

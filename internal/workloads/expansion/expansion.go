@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mapd-project/mapd/internal/apiserver/defaulting"
+	"github.com/mapd-project/mapd/internal/apiserver/validating"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
@@ -60,8 +61,8 @@ type Object struct {
 	Decision *engine.Decision
 	// Stored is Made with the changes of the policies, without the defaults that a
 	// server fills in; nil if the object is refused.
-	Stored   *unstructured.Unstructured
-	Findings []Finding
+	Stored     *unstructured.Unstructured
+	Violations []validating.Violation
 
 	advisory bool // an advisory stage refuses the object
 }
@@ -131,7 +132,7 @@ func (e *evaluation) admit(made *expand.Object) (*unstructured.Unstructured, boo
 	}
 	o.Stored = o.replay()
 	for _, v := range e.Validators {
-		o.Findings = append(o.Findings, v.Validate(e.ctx, o)...)
+		o.Violations = append(o.Violations, v.Validate(e.ctx, o)...)
 	}
 	if err := e.interrupted(); err != nil {
 		return nil, false, err

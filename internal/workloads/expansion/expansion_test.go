@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mapd-project/mapd/internal/apiserver/validating"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/policyset"
 	"github.com/mapd-project/mapd/internal/workloads/expansion"
@@ -159,23 +161,25 @@ spec:
 	}
 }
 
-type validator func(o *expansion.Object) []expansion.Finding
+type validator func(o *expansion.Object) []validating.Violation
 
-func (v validator) Validate(_ context.Context, o *expansion.Object) []expansion.Finding { return v(o) }
+func (v validator) Validate(_ context.Context, o *expansion.Object) []validating.Violation {
+	return v(o)
+}
 
 // Validators see what is admitted, as it would be stored.
 func TestValidators(t *testing.T) {
 	seen := 0
 	objects, err := evaluate(t, fmt.Sprintf(patch, "label", "pods", `[JSONPatch{op: "add", path: "/metadata/labels", value: {"x": "y"}}]`), cronJob, func(x *expansion.Expander) {
-		x.Validators = []expansion.Validator{validator(func(o *expansion.Object) []expansion.Finding {
+		x.Validators = []expansion.Validator{validator(func(o *expansion.Object) []validating.Violation {
 			seen++
 			if o.Stored.GetLabels()["x"] != "y" {
 				return nil
 			}
-			return []expansion.Finding{{Message: "x", Action: expansion.Deny}}
+			return []validating.Violation{{Message: "x", Action: admissionregistrationv1.Deny}}
 		})}
 	})
-	if err != nil || seen != 2 || len(objects[0].Findings) != 1 || len(objects[1].Findings) != 0 {
+	if err != nil || seen != 2 || len(objects[0].Violations) != 1 || len(objects[1].Violations) != 0 {
 		t.Errorf("%d seen, %v, error %v", seen, objects, err)
 	}
 }

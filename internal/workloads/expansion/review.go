@@ -69,9 +69,8 @@ type answer struct {
 }
 
 func (a *answer) add(o *Object) {
-	say := func(f Finding) {
-		text := about(o) + f.Message
-		action := o.Outcome(f)
+	say := func(action Action, message string) {
+		text := about(o) + message
 		if o.Template.BuiltIn && action == Deny {
 			action = Warn
 		}
@@ -84,14 +83,14 @@ func (a *answer) add(o *Object) {
 	}
 	switch {
 	case o.Err != nil:
-		say(Finding{Action: Deny, Message: o.Err.Error()})
+		say(o.outcome(Deny, false), o.Err.Error())
 		return
 	case o.Decision.Status != nil:
-		say(Finding{Action: Deny, Message: o.Decision.Status.Message, Advice: o.advisory})
+		say(o.outcome(Deny, o.advisory), o.Decision.Status.Message)
 		return
 	}
-	for _, f := range o.Findings {
-		say(f)
+	for _, v := range o.Violations {
+		say(o.Outcome(v), v.String())
 	}
 	if names := changedBy(o); len(names) > 0 && o.Template.EnforcementAction != string(DryRun) && len(a.warnings) < maxWarnings {
 		a.warnings = append(a.warnings, about(o)+"changed by "+strings.Join(names, ", "))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -197,9 +198,9 @@ func TestReviewBounds(t *testing.T) {
 			cancel(errors.New("time is up"))
 			return admit(ctx, req)
 		}
-		x.Validators = []expansion.Validator{validator(func(*expansion.Object) []expansion.Finding {
+		x.Validators = []expansion.Validator{validator(func(*expansion.Object) []validating.Violation {
 			cancel(errors.New("time is up"))
-			return []expansion.Finding{{Message: "cannot judge", Action: expansion.Deny}}
+			return []validating.Violation{{Message: "cannot judge", Action: admissionregistrationv1.Deny}}
 		})}
 		r := &expansion.Reviewer{Expander: func() *expansion.Expander { return &x }}
 		if status, warnings := r.Validate(ended, requestFor(t, s, deployment)); status != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "time is up") {

@@ -38,7 +38,7 @@ export interface Change {
 }
 
 export interface Comparison extends VerifyComparison {
-  finding: boolean
+  unexpected: boolean
   summary: string
   text?: string
 }
@@ -112,16 +112,6 @@ export interface Fault {
   message: string
 }
 
-export interface Finding {
-  kind: string
-  policies?: string[]
-  other?: string[]
-  changes?: Change[]
-  denied?: string[]
-  next?: string
-  text: string
-}
-
 export interface Hover {
   range: Range
   text: string
@@ -169,6 +159,16 @@ export interface MigrateQuestion {
 
 export type Op = {op: string; path: string; from?: string; value?: unknown}
 
+export interface OrderDifference {
+  kind: string
+  policies?: string[]
+  other?: string[]
+  changes?: Change[]
+  denied?: string[]
+  next?: string
+  text: string
+}
+
 export interface Orders {
   name?: string
   error?: Fault
@@ -178,7 +178,7 @@ export interface Orders {
   of: string
   whole: boolean
   summary: string
-  findings?: Finding[]
+  differences?: OrderDifference[]
 }
 
 export interface OrdersAnswer {

@@ -153,8 +153,8 @@ function outcome(answer: VerifyAnswer, last: boolean): Node[] {
 }
 
 function comparison(c: Comparison, at: number): HTMLElement {
-  const word = c.finding ? verdict("denied", "differs") : c.first ? verdict("differs", "differs, as its verdict says") : verdict("exact", "the same")
-  return folds.make(`${at} ${c.name}`, c.finding, [h("strong", null, c.name), " ", word], () => [
+  const word = c.unexpected ? verdict("denied", "differs") : c.first ? verdict("differs", "differs, as its verdict says") : verdict("exact", "the same")
+  return folds.make(`${at} ${c.name}`, c.unexpected, [h("strong", null, c.name), " ", word], () => [
     h("p", null, c.summary),
     c.text && h("pre", {class: "code", tabindex: 0}, c.text),
     c.first && h("button", {type: "button", class: "open-object", onclick: () => open(c.first!)}, "Open this object in the request"),

@@ -1,5 +1,5 @@
 // What other orders of the policies make of the objects.
-import type {Finding, Orders, OrdersAnswer} from "../api"
+import type {OrderDifference, Orders, OrdersAnswer} from "../api"
 import {h} from "../dom"
 import type {Page, Pane, Turn} from "../page"
 import type {State} from "../state"
@@ -8,7 +8,7 @@ import {Job} from "./job"
 
 let page: Page
 let job: Job
-let asked: State | undefined // what the findings are about
+let asked: State | undefined // what the differences are about
 const folds = new Folds()
 const body = h("div")
 const stale = h("p", {class: "warning", hidden: true}, "The documents or the objects have changed since. Run the orders again.")
@@ -62,11 +62,11 @@ function content(answer: OrdersAnswer): Node[] {
 }
 
 function object(o: Orders, at: number): HTMLElement {
-  const n = o.findings?.length ?? 0
-  const word = o.error ? verdict("error", "cannot be evaluated") : n > 0 ? verdict("denied", count(n, "finding")) : verdict("exact", "every order that was run gives the same")
+  const n = o.differences?.length ?? 0
+  const word = o.error ? verdict("error", "cannot be evaluated") : n > 0 ? verdict("denied", count(n, "difference")) : verdict("exact", "every order that was run gives the same")
   return folds.make(`${at} ${o.name}`, n > 0 || !!o.error || at < 10, [h("strong", null, o.name ?? `object ${at + 1}`), " ", word], () => o.error ? fault(page, o.error) : [
     h("p", null, o.summary, o.touching > 0 && [" ", h("progress", {max: 100, value: part(o), "aria-label": "orders that were run"})]),
-    bounded(o.findings ?? [], 20, finding, "findings"),
+    bounded(o.differences ?? [], 20, difference, "differences"),
   ], "object")
 }
 
@@ -81,10 +81,10 @@ const titles: Record<string, string> = {
   "ping-pong": "Policies undo each other in each pass",
 }
 
-function finding(f: Finding): HTMLElement {
+function difference(f: OrderDifference): HTMLElement {
   const order = (list: readonly string[]) => h("ol", {class: "order"}, list.map(p => h("li", null, h("code", null, p))))
   const denied = (i: number) => f.denied?.[i] ? h("p", {class: "refusal"}, f.denied[i]) : undefined
-  return h("section", {class: "finding"}, h("h2", null, titles[f.kind] ?? f.kind),
+  return h("section", {class: "difference"}, h("h2", null, titles[f.kind] ?? f.kind),
     f.kind === "order" && f.other
       ? [
           h("p", null, "The smallest set of policies that shows it, in two orders:"),

@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Source is the part of a server that has a Finding.
+// Source is the part of a server that states a Violation.
 type Source string
 
-// The sources of Findings.
+// The sources of Violations.
 const (
 	Policy      Source = "ValidatingAdmissionPolicy"
 	PodSecurity Source = "PodSecurity"
@@ -18,8 +18,9 @@ const (
 	Server Source = "API server"
 )
 
-// Finding is one thing that a server would say of an object.
-type Finding struct {
+// Violation is one reason for which a server would refuse an object, or would warn of it or note it in
+// its audit log: a validation that fails, a level of Pod Security, or a warning of the server itself.
+type Violation struct {
 	Source Source
 	// Policy, Binding and Param name the policy, its binding and the parameter, as
 	// "namespace/name" or "name". Binding is empty if the policy itself is at fault.
@@ -35,16 +36,16 @@ type Finding struct {
 }
 
 // String returns the server's words.
-func (f Finding) String() string {
+func (v Violation) String() string {
 	switch {
-	case f.Source != Policy:
-		return f.Message
-	case f.Action != admissionregistrationv1.Deny:
-		return fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", f.Policy, f.Binding, f.Message)
-	case f.Binding == "":
-		return fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", f.Policy, f.Message)
+	case v.Source != Policy:
+		return v.Message
+	case v.Action != admissionregistrationv1.Deny:
+		return fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", v.Policy, v.Binding, v.Message)
+	case v.Binding == "":
+		return fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", v.Policy, v.Message)
 	default:
-		return fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", f.Policy, f.Binding, f.Message)
+		return fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", v.Policy, v.Binding, v.Message)
 	}
 }
 
@@ -53,9 +54,9 @@ type Annotation struct{ Policy, Key, Value string }
 
 // Result is what a server's validation would say of one object.
 type Result struct {
-	// Findings are the server's own warnings, those of the policies, by policy, binding, parameter and
+	// Violations are the server's own warnings, those of the policies, by policy, binding, parameter and
 	// validation, and then those of Pod Security.
-	Findings []Finding
+	Violations []Violation
 	// Annotations are in the same order.
 	Annotations []Annotation
 }
