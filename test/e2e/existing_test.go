@@ -140,7 +140,7 @@ func labelledMaps(t testing.TB, m *cluster.Mapd, label string) int {
 	return len(list.Items)
 }
 
-// TestExisting has replicas bring objects in line, with the shipped rights: report writes nothing;
+// TestExisting has replicas bring objects in line, with the shipped rights: without audits the status says so; report writes nothing;
 // fix writes each object once, also if the holder of the Lease is killed meanwhile and objects
 // change; what Git applies is left alone; who changes a field back stops it; Pods of a ReplicaSet are left
 // alone, and the template of their Deployment is written; and all of it is put back.
@@ -156,8 +156,16 @@ func TestExisting(t *testing.T) {
 	}
 	m.Apply(t, existingYAML("team", "configmaps", "report"))
 	all := watchChanges(t, m, "shop")
+	r := m.AddReplica(t, "--existing-rate=300")
+	if text := existingCondition(t, m, "team", "NotAudited", cluster.Patience); !strings.Contains(text, "mapd serve runs without --audit-interval") {
+		t.Errorf("without audits the status says %q", text)
+	}
+	if text := r.Log(t); !strings.Contains(text, "flags have no effect without --audit-interval") || !strings.Contains(text, "[--existing-rate]") {
+		t.Errorf("the log does not say that a flag has no effect:\n%s", text)
+	}
+	m.Remove(t, r)
 	flags := []string{"--audit-interval=10m", "--existing-rate=300"}
-	r := m.AddReplica(t, flags...)
+	r = m.AddReplica(t, flags...)
 	if text := existingCondition(t, m, "team", "Reported", cluster.Patience); text != fmt.Sprintf("%d objects would change; nothing is written", objects+1) {
 		t.Errorf("report says %q", text)
 	}
