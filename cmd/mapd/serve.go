@@ -187,10 +187,9 @@ const defaultNamespace = "mapd-system"
 // flags that have a meaning in one of the two modes only.
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
-	clusterOnly = []string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
+	clusterOnly = append([]string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
 		"cert-validity", "ca-validity", "exempt-namespace", "webhook-timeout", "adopt", "exceptions-without-end", "external-data", "audit-interval", "reports", "record-sink",
-		"existing-rate", "existing-window", "existing-gitops", "existing-replace-pods",
-		"caller-tokens", "caller-token-issuer", "caller-token-keys"}
+		"caller-tokens", "caller-token-issuer", "caller-token-keys"}, existingFlagNames...)
 )
 
 func (f *serveFlags) check() error {

@@ -35,10 +35,10 @@ const (
 )
 
 // repeater returns what audits every f.auditInterval while it runs, and what the statuses of
-// bindings say of objects that exist; nil without that.
+// bindings say of objects that exist. Without that the function is nil.
 func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *metrics.Metrics, log *slog.Logger) (func(context.Context, func(context.Context, map[string]string) error), *controllers.Existing, error) {
 	if f.auditInterval == 0 {
-		return nil, nil, nil
+		return nil, f.noExisting(log), nil
 	}
 	config := rest.CopyConfig(c.config)
 	config.UserAgent += " audit"

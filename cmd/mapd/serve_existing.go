@@ -52,6 +52,26 @@ func (f *existingFlags) parse() error {
 	return nil
 }
 
+// existingFlagNames are the flags that need the audits.
+var existingFlagNames = []string{"existing-rate", "existing-window", "existing-gitops", "existing-replace-pods"}
+
+// noExisting returns what the statuses of bindings say of objects that exist if there are no audits.
+// It is no error: a chart may set the flags before somebody switches the audits on.
+func (f *serveFlags) noExisting(log *slog.Logger) *controllers.Existing {
+	var given []string
+	for _, name := range existingFlagNames {
+		if f.set(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) > 0 {
+		log.Warn("flags have no effect without --audit-interval, whose audits find the objects that exist", "flags", given)
+	}
+	return controllers.AlwaysExisting(controllers.ExistingState{
+		Reason: existing.NotAudited, Message: api.ExistingAnnotation + " is not acted on: mapd serve runs without --audit-interval",
+	}, existing.Fight)
+}
+
 // keeper returns what brings objects in line after each audit, and what the statuses of bindings
 // say of that.
 func (f *existingFlags) keeper(c *connection, asking audit.Asking, reviews authorizer.Authorizer, policies *store.Store, m *metrics.Metrics, log *slog.Logger) (*existing.Keeper, *controllers.Existing) {
@@ -77,8 +97,8 @@ func (f *existingFlags) keeper(c *connection, asking audit.Asking, reviews autho
 			states := make(map[types.UID]controllers.ExistingState, len(all))
 			counts := make([]metrics.ExistingObjects, 0, len(all))
 			for _, s := range all {
-				states[s.UID] = controllers.ExistingState{InLine: s.Reason == existing.InLine, Reason: s.Reason, Message: s.Message, Wrong: s.Reason == existing.Fight || s.Reason == existing.NotAllowed}
-				counts = append(counts, metrics.ExistingObjects{Policy: s.Policy, Binding: s.Binding, Found: s.Found, Written: s.Written, Alone: s.Alone, Waiting: s.Waiting, Stopped: s.Reason == existing.Fight})
+				states[s.UID] = controllers.ExistingState{InLine: s.Reason == existing.InLine, Reason: s.Reason, Message: s.Message, Wrong: s.Wrong()}
+				counts = append(counts, metrics.ExistingObjects{Policy: s.Policy, Binding: s.Binding, Found: s.Found, Written: s.Written, Alone: s.Alone, Waiting: s.Waiting, Stopped: s.Wrong()})
 			}
 			statuses.Publish(states)
 			m.ExistingPublished(counts)

@@ -45,7 +45,7 @@ var libraries = []versioned{
 	{from: 29, env: []celgo.EnvOption{ext.Strings(ext.StringsVersion(2))}},
 	{from: 29, env: []celgo.EnvOption{ext.Sets()}},
 	{from: 30, env: []celgo.EnvOption{library.IP(), library.CIDR()}},
-	{from: 38, env: []celgo.EnvOption{isMask}},
+	{from: 38, env: append([]celgo.EnvOption{isMask}, exactQuantities...)},
 	{from: 31, env: []celgo.EnvOption{library.Format()}},
 	{from: 31, env: []celgo.EnvOption{library.AuthzSelectors()}},
 	{from: 32, env: []celgo.EnvOption{ext.TwoVarComprehensions()}},

@@ -27,10 +27,18 @@ type ExistingState struct {
 type Existing struct {
 	states  atomic.Pointer[map[types.UID]ExistingState] // nil: nothing is known
 	changed watch.Signal
+	always  *ExistingState // of all bindings; nil: states has them
+	stop    string
 }
 
 // NewExisting returns what knows nothing.
 func NewExisting() *Existing { return &Existing{changed: watch.NewSignal()} }
+
+// AlwaysExisting returns what knows one thing, of all bindings with the annotation. A status with
+// the reason stop keeps that: a replica that writes objects has to know it.
+func AlwaysExisting(s ExistingState, stop string) *Existing {
+	return &Existing{changed: watch.NewSignal(), always: &s, stop: stop}
+}
 
 // Publish has statuses say what is known of bindings from now on, by their UIDs. Those of others
 // stay as they are; nil: those of all.
@@ -50,13 +58,21 @@ func (e *Existing) condition(b store.BindingState, before, now status) *metav1.C
 	if own.Existing == api.Ignored {
 		return nil
 	}
-	if states := e.states.Load(); states != nil {
+	had := before.get(typeExisting)
+	said := e.always
+	if said != nil && had != nil && had.Reason == e.stop {
+		return had
+	}
+	if states := e.states.Load(); said == nil && states != nil {
 		if s, ok := (*states)[b.Object.GetUID()]; ok {
-			c := now.condition(typeExisting, s.InLine, s.Reason, bounded(s.Message))
-			return &c
+			said = &s
 		}
 	}
-	return before.get(typeExisting)
+	if said == nil {
+		return had
+	}
+	c := now.condition(typeExisting, said.InLine, said.Reason, bounded(said.Message))
+	return &c
 }
 
 // wrong reports whether somebody has to act on what is said of a binding.

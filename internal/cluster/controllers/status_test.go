@@ -132,6 +132,45 @@ func TestBindingStatus(t *testing.T) {
 	}
 }
 
+// Bindings with the annotation say what is known of objects that exist, or what is so of all; a stop
+// stays, and others say nothing.
+func TestExistingCondition(t *testing.T) {
+	const stop = "Stopped"
+	known, always := NewExisting(), AlwaysExisting(ExistingState{Reason: "Idle", Message: "nobody looks"}, stop)
+	known.Publish(map[types.UID]ExistingState{"1": {InLine: true, Reason: "Good", Message: "all"}})
+	had := func(reason string) status {
+		return status{Conditions: []metav1.Condition{{Type: typeExisting, Status: metav1.ConditionFalse, Reason: reason, Message: "as before"}}}
+	}
+	for name, tt := range map[string]struct {
+		existing   *Existing
+		annotation string
+		before     status
+		want       []string
+	}{
+		"none":                {always, "", had("Idle"), nil},
+		"known":               {known, "fix", had(stop), []string{"ExistingInLine=True Good: all"}},
+		"not known":           {NewExisting(), "report", had("Other"), []string{"ExistingInLine=False Other: as before"}},
+		"not known before":    {NewExisting(), "report", status{}, nil},
+		"always":              {always, "fix", had("Good"), []string{"ExistingInLine=False Idle: nobody looks"}},
+		"always, not before":  {always, "report", status{}, []string{"ExistingInLine=False Idle: nobody looks"}},
+		"always, but stopped": {always, "fix", had(stop), []string{"ExistingInLine=False Stopped: as before"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := store.BindingState{Object: stored(1), PolicyName: "p"}
+			if tt.annotation != "" {
+				b.Object.SetAnnotations(map[string]string{api.ExistingAnnotation: tt.annotation})
+			}
+			now := status{ObservedGeneration: 1}
+			if c := tt.existing.condition(b, tt.before, now); c != nil {
+				now.Conditions = append(now.Conditions, *c)
+			}
+			if diff := cmp.Diff(tt.want, brief(now)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
 // A status is written and read back; it is written again only if it differs, and
 // a condition keeps its time for as long as its status stays.
 func TestStatusOverTime(t *testing.T) {

@@ -22,8 +22,8 @@ type ExistingObjects struct {
 //	  policy   name of the policy
 //	  binding  name of the binding
 //	  state    found (they would change), and of these written, alone and waiting
-//	mapd_existing_stopped  1 if a field was changed back, so that nothing more is written, else 0.
-//	                       Labels: policy and binding
+//	mapd_existing_stopped  1 if nothing more is written before somebody has acted, because a field
+//	                       was changed back or a right is missing, else 0. Labels: policy and binding
 type existingMetrics struct {
 	last atomic.Pointer[[]ExistingObjects]
 }
@@ -50,7 +50,7 @@ func (m *existingMetrics) prune(keep func(policy, binding string) bool) {
 
 var (
 	existingObjectsDesc = prometheus.NewDesc("mapd_existing_objects", "Objects that exist and that a policy would change, according to the last audit.", []string{"policy", "binding", "state"}, nil)
-	existingStoppedDesc = prometheus.NewDesc("mapd_existing_stopped", "Whether a field was changed back, so that no objects are written.", []string{"policy", "binding"}, nil)
+	existingStoppedDesc = prometheus.NewDesc("mapd_existing_stopped", "Whether no objects are written because a field was changed back or a right is missing.", []string{"policy", "binding"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -368,13 +368,14 @@ func TestExisting(t *testing.T) {
 		return ownBinding{object: u}
 	}
 	x := &examination{own: objects{bindings: []ownBinding{
-		binding("plain", "", ""), binding("fine", "fix", "InLine"), binding("unseen", "report", ""), binding("stopped", "fix", "ChangedBack"), binding("poor", "fix", "NotAllowed"),
+		binding("plain", "", ""), binding("fine", "fix", "InLine"), binding("unseen", "report", ""), binding("stopped", "fix", "ChangedBack"), binding("poor", "fix", "NotAllowed"), binding("idle", "report", "NotAudited"),
 	}}}
 	x.existing()
 	want := []Line{
 		{Warning, "binding unseen", `mapd.dev/existing is "report", and no audit has looked at objects that exist`, "mapd serve needs --audit-interval; the first audit takes a while"},
 		{Warning, "binding stopped", "objects that exist are not written any more: why of stopped", "see who else sets the field"},
 		{Bad, "binding poor", "objects that exist are not written: why of poor", "docs/operate/existing.md has the rights"},
+		{Warning, "binding idle", "why of idle", "start mapd serve with --audit-interval, such as 6h"},
 	}
 	if diff := cmp.Diff(want, x.lines); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -96,6 +96,8 @@ func (x *examination) existing() {
 			switch c["reason"] {
 			case "NotAllowed":
 				x.say(Bad, check, "objects that exist are not written: "+message, "docs/operate/existing.md has the rights")
+			case "NotAudited":
+				x.say(Warning, check, message, "start mapd serve with --audit-interval, such as 6h")
 			case "ChangedBack":
 				x.say(Warning, check, "objects that exist are not written any more: "+message, "see who else sets the field")
 			}

@@ -81,6 +81,8 @@ const (
 	Fight = "ChangedBack"
 	// NotAllowed: undo records or objects cannot be written.
 	NotAllowed = "NotAllowed"
+	// NotAudited: the server has no audits, so nobody looks for objects.
+	NotAudited = "NotAudited"
 )
 
 // State is what there is to say of a binding.
@@ -89,9 +91,12 @@ type State struct {
 	UID             types.UID
 	Reason, Message string
 	// Found is how many objects the last audit found, of which Written were written since, Alone
-	// are left alone, and Waiting may be written.
+	// are left alone, and Waiting may be written, now or after the next audit.
 	Found, Written, Alone, Waiting int
 }
+
+// Wrong reports whether nothing more is written before somebody has acted.
+func (s *State) Wrong() bool { return s.Reason == Fight || s.Reason == NotAllowed }
 
 const (
 	// maxQueue bounds how many objects are remembered for writing after an audit. The next audit
@@ -190,6 +195,9 @@ func (k *Keeper) Add(r *audit.Result) {
 		}
 		c.controller = r.Controller
 	}
+	for _, name := range fixing {
+		k.bindings[name].waiting++
+	}
 	if len(k.queue) == maxQueue {
 		k.dropped++
 		return
@@ -198,9 +206,6 @@ func (k *Keeper) Add(r *audit.Result) {
 		k.templates[r.Controller.UID] = true
 	}
 	k.queue = append(k.queue, c)
-	for _, name := range fixing {
-		k.bindings[name].waiting++
-	}
 }
 
 // resource returns the resource of a result, shared by all candidates of its kind.
@@ -287,10 +292,7 @@ func (k *Keeper) Fix(ctx context.Context, until time.Time) {
 		if err := t.run(ctx); err != nil && ctx.Err() == nil {
 			k.log.Error("objects that exist are not brought in line", "error", err)
 		}
-		k.queue, k.templates = nil, nil
-		for _, a := range k.bindings {
-			a.waiting = 0
-		}
+		k.queue, k.templates = nil, nil // what still waits is found by the next audit
 		k.publish(true)
 	}
 	// Somebody may lift a stop before the next audit.
@@ -329,7 +331,10 @@ func (k *Keeper) publish(now bool) {
 
 // state returns what there is to say of a binding.
 func (k *Keeper) state(a *account) State {
-	s := State{Policy: a.Policy, Binding: a.Name, UID: a.UID, Found: a.found, Written: a.written, Waiting: a.waiting}
+	s := State{Policy: a.Policy, Binding: a.Name, UID: a.UID, Found: a.found, Written: a.written}
+	if k.fixes(&a.Binding) {
+		s.Waiting = a.waiting
+	}
 	var reasons []string
 	for _, why := range slices.Sorted(maps.Keys(a.alone)) {
 		s.Alone += a.alone[why]
@@ -355,9 +360,9 @@ func (k *Keeper) state(a *account) State {
 		s.Reason, s.Message = NotAllowed, a.problem
 	case a.found == 0:
 		s.Reason, s.Message = InLine, "no object would change"
-	case a.waiting > 0 && !open(k.o.Windows, time.Now()):
+	case s.Waiting > 0 && !open(k.o.Windows, time.Now()):
 		s.Reason, s.Message = Closed, done+"; the others wait until a window begins"
-	case a.waiting > 0:
+	case s.Waiting > 0:
 		s.Reason, s.Message = Fixing, done
 	default:
 		s.Reason, s.Message = Left, done
@@ -376,6 +381,7 @@ type turn struct {
 	cluster *audit.Cluster
 	fixer   *audit.Fixer
 	fresh   time.Time // when the policies and bindings were read
+	began   time.Time // when the last object's turn came
 	next    time.Time // when the next object may be written
 	why     string    // why Leave has left the last object alone
 	undo    *audit.Undo
@@ -494,10 +500,13 @@ func (t *turn) ready(ctx context.Context) error {
 			wait = t.next.Sub(now)
 		}
 		if wait == 0 {
+			t.began = now
 			return t.renew(now)
 		}
-		t.refresh()
-		t.publish(false)
+		if wait > refreshEvery { // renew does it otherwise
+			t.refresh()
+			t.publish(false)
+		}
 		if err := audit.Sleep(ctx, min(wait, t.until.Sub(now), publishEvery)); err != nil {
 			return err
 		}
@@ -521,7 +530,7 @@ func (t *turn) renew(now time.Time) error {
 	return nil
 }
 
-// interval is the least time between two writes.
+// interval is the least time between the beginnings of two writes.
 func (t *turn) interval() time.Duration { return time.Duration(float64(time.Minute) / t.o.Rate) }
 
 // forget counts an object that no longer waits.
@@ -561,7 +570,7 @@ func (t *turn) one(ctx context.Context, c *candidate) error {
 	switch outcome {
 	case audit.Written, audit.Partly:
 		now := time.Now()
-		t.next = now.Add(t.interval())
+		t.next = t.began.Add(t.interval())
 		t.records.stored()
 		t.past.add(t.undo, now)
 		for _, name := range c.bindings {
@@ -583,7 +592,7 @@ func (t *turn) one(ctx context.Context, c *candidate) error {
 		t.why = ofOthers
 	default:
 		t.why = ofFailure
-		t.next = time.Now().Add(t.interval()) // a server that refuses all of them is not asked faster
+		t.next = t.began.Add(t.interval()) // a server that refuses all of them is not asked faster
 		t.checkRights(ctx, c.bindings, &of)
 	}
 	t.leave(c.bindings, t.why)

@@ -683,4 +683,29 @@ func TestBounds(t *testing.T) {
 	if len(k.queue) != maxQueue || k.dropped != 5 {
 		t.Errorf("%d in the queue, %d not", len(k.queue), k.dropped)
 	}
+	if s := k.state(k.bindings["b"]); s.Reason != Fixing || s.Waiting != maxQueue+5 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What the time until the next audit does not suffice for waits for that, and the status does not say
+// that it is in line.
+func TestTimeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, server())
+		b.fill(650) // of which 600 are written in an hour
+		b.bind("team", label("team", "configmaps", `"x"`), api.Fixed)
+		defer b.lead(nil)()
+		time.Sleep(started + 59*time.Minute + 30*time.Second)
+		for range 60 {
+			time.Sleep(time.Second)
+			if s := b.state("team"); s.Written > 0 && s.Found == 650 && (s.Reason != Fixing || s.Waiting != 650-s.Written) {
+				t.Fatalf("%+v", s)
+			}
+		}
+		time.Sleep(30 * time.Minute)
+		if s := b.state("team"); s.Reason != InLine || s.Written != s.Found || b.labelled("team", "x") != 650 || b.writes(configMaps) != 650 {
+			t.Errorf("%+v, %d writes", s, b.writes(configMaps))
+		}
+	})
 }

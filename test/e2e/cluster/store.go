@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,8 @@ import (
 const (
 	storedAtOnce = 100
 	storedBytes  = 1 << 20
+	// storedPage is how many keys are read at once.
+	storedPage = 5000
 )
 
 // Store writes objects to etcd, as an API server that keeps JSON would, with no request for
@@ -40,18 +43,7 @@ func (c *Cluster) Store(t testing.TB, resource string, objects ...metav1.Object)
 		if len(puts) == 0 {
 			return
 		}
-		body, err := json.Marshal(map[string]any{"success": puts})
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.Post(c.etcd+"/v3/kv/txn", "application/json", bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("etcd: %s, %v: %.1000s", resp.Status, err, text)
-		}
+		c.askEtcd(t, "txn", map[string]any{"success": puts}, nil)
 		puts, size = nil, 0
 	}
 	for _, o := range objects {
@@ -67,4 +59,58 @@ func (c *Cluster) Store(t testing.TB, resource string, objects ...metav1.Object)
 		puts, size = append(puts, p), size+len(value)
 	}
 	flush()
+}
+
+// askEtcd sends a request to etcd and reads its answer, unless that is nil.
+func (c *Cluster) askEtcd(t testing.TB, what string, request, answer any) {
+	t.Helper()
+	body, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(c.etcd+"/v3/kv/"+what, "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("etcd: %s, %v: %.1000s", resp.Status, err, text)
+	}
+	if answer == nil {
+		return
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Writes returns by name how often the objects of a resource in a namespace have been written since they
+// were created, the creation included. It asks etcd, so no restart of an API server and no watch that
+// broke hides one.
+func (c *Cluster) Writes(t testing.TB, resource, namespace string) map[string]int {
+	t.Helper()
+	if c.etcd == "" {
+		t.Fatal("Writes needs a cluster that the test started")
+	}
+	prefix := path.Join("/registry", resource, namespace) + "/"
+	end := []byte(strings.TrimSuffix(prefix, "/") + "0") // after all that begin with the prefix
+	out := map[string]int{}
+	for from := []byte(prefix); ; {
+		var page struct {
+			Kvs []struct {
+				Key     []byte `json:"key"`
+				Version int    `json:"version,string"`
+			} `json:"kvs"`
+			More bool `json:"more"`
+		}
+		c.askEtcd(t, "range", map[string]any{"key": from, "range_end": end, "limit": storedPage, "keys_only": true}, &page)
+		for _, kv := range page.Kvs {
+			out[strings.TrimPrefix(string(kv.Key), prefix)] = kv.Version
+		}
+		if !page.More || len(page.Kvs) == 0 {
+			return out
+		}
+		from = append(page.Kvs[len(page.Kvs)-1].Key, 0)
+	}
 }
