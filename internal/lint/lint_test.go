@@ -154,6 +154,28 @@ spec: {policyName: a}
 	}
 }
 
+// TestDuplicateDirectories: directories may be for different clusters, files of one are applied together.
+func TestDuplicateDirectories(t *testing.T) {
+	const text = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: a}
+spec: {policyName: a}
+`
+	for _, c := range []struct {
+		files []string
+		want  int
+	}{{[]string{"dev/a.yaml", "prod/a.yaml"}, 0}, {[]string{"dev/a.yaml", "dev/b.yaml"}, 1}} {
+		var sources []Source
+		for _, name := range c.files {
+			sources = append(sources, Source{name, []byte(text)})
+		}
+		r, err := Run(t.Context(), sources, Options{Oldest: CurrentMinor, Newest: CurrentMinor, Only: []string{"duplicate"}})
+		if err != nil || len(r.Findings) != c.want {
+			t.Errorf("%v: %v, %v", c.files, r.Findings, err)
+		}
+	}
+}
+
 // TestQuietOnExamples holds all rules against the examples.
 func TestQuietOnExamples(t *testing.T) {
 	var sources []Source

@@ -39,7 +39,7 @@ func ruleList() []Rule {
 		{Name: "binding", Severity: Warning, Summary: "a binding without its policy, or a policy without a binding (info)", set: bindings},
 		{Name: "constant-condition", Severity: Warning, certain: true, Summary: "a condition that is always true or always false", policy: constantCondition},
 		{Name: "cost", Severity: Error, Summary: "an expression that ends at a limit of cost", policy: cost},
-		{Name: "duplicate", Severity: Warning, Summary: "two policies or two bindings with one name, of which a server keeps one", set: duplicates},
+		{Name: "duplicate", Severity: Warning, Summary: "two policies or two bindings of a directory with one name, of which a server keeps one", set: duplicates},
 		{Name: "escape-key", Severity: Error, Fixes: true, Summary: "a key with `/` or `~` in the path of a JSONPatch, not escaped", policy: escapeKey},
 		{Name: "exception", Severity: Warning, Summary: "a PolicyException that is not valid (error), has ended, never ends, names what is not there, is wide, or is nobody's (info)", set: exceptions},
 		{Name: "immutable-field", Severity: Warning, Summary: "an update of a field that a server does not let change", policy: immutableFields},

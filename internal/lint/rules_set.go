@@ -330,11 +330,12 @@ func bindings(p *pass) {
 	}
 }
 
-// duplicates finds names that are given twice.
+// duplicates finds names that are given twice in a directory. What is in different ones may be for
+// different clusters.
 func duplicates(p *pass) {
 	first := map[string]*manifest.Document{}
 	check := func(d *manifest.Document) {
-		key := group(d) + "/" + d.Name()
+		key := d.File[:strings.LastIndex(d.File, "/")+1] + "\x00" + group(d) + "/" + d.Name()
 		if d.Object.GetName() == "" {
 			return
 		}
