@@ -52,7 +52,7 @@ you pass --everywhere. Gatekeeper's mutators become policies first:
   mapd migrate gatekeeper -p mutators/ | mapd export --static -p -
 
 Exit codes:
-  0  all policies were written
+  0  all policies that have a binding were written
   1  a policy cannot be exported; the others were written
   2  wrong usage, input that cannot be read, or output that cannot be written
   3  a policy does not compile or validate` + clusterExits

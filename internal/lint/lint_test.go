@@ -110,6 +110,72 @@ func lines(t *testing.T, sources []Source, opts Options, rule string) string {
 	return b.String()
 }
 
+// TestNothingUntrue holds what is said about documents that cannot be read or decoded: what
+// they may be is not missing, and a version that does not exist is not one that servers have.
+func TestNothingUntrue(t *testing.T) {
+	const good = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: a}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: 'Object{metadata: Object.metadata{labels: {"a": "b"}}}'
+`
+	const binding = `---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: a}
+spec: {policyName: a}
+`
+	for name, text := range map[string]string{
+		"a policy that is not decoded":  strings.Replace(good, "failurePolicy", "failurePolcy", 1) + binding,
+		"a binding that is not decoded": good + strings.Replace(binding, "policyName", "polcyName", 1),
+		"a policy that is not read":     strings.Replace(good, "spec:", "\tspec:", 1) + binding,
+		"a version that does not exist": strings.ReplaceAll(good+binding, "k8s.io/v1", "k8s.io/v2"),
+	} {
+		r, err := Run(t.Context(), []Source{{"a.yaml", []byte(text)}}, Options{Oldest: 36, Newest: CurrentMinor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Findings) == 0 {
+			t.Errorf("%s: nothing is found", name)
+		}
+		for _, f := range r.Findings {
+			if f.Rule != invalidRule {
+				t.Errorf("%s: %s", name, f.Render())
+			}
+		}
+	}
+}
+
+// TestDuplicateDirectories: directories may be for different clusters, files of one are applied together.
+func TestDuplicateDirectories(t *testing.T) {
+	const text = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: a}
+spec: {policyName: a}
+`
+	for _, c := range []struct {
+		files []string
+		want  int
+	}{{[]string{"dev/a.yaml", "prod/a.yaml"}, 0}, {[]string{"dev/a.yaml", "dev/b.yaml"}, 1}} {
+		var sources []Source
+		for _, name := range c.files {
+			sources = append(sources, Source{name, []byte(text)})
+		}
+		r, err := Run(t.Context(), sources, Options{Oldest: CurrentMinor, Newest: CurrentMinor, Only: []string{"duplicate"}})
+		if err != nil || len(r.Findings) != c.want {
+			t.Errorf("%v: %v, %v", c.files, r.Findings, err)
+		}
+	}
+}
+
 // TestQuietOnExamples holds all rules against the examples.
 func TestQuietOnExamples(t *testing.T) {
 	var sources []Source

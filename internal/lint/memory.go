@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -245,6 +246,9 @@ func (m *memory) compile(s *set) error {
 		case kyverno.Is(gvk):
 			s.kyverno = append(s.kyverno, d)
 		default:
+			if group(d) == api.NativeGroup || strings.TrimSuffix(gvk.Kind, "Binding") == api.PolicyKind {
+				s.misspelt = append(s.misspelt, d)
+			}
 			s.others = append(s.others, d.Object)
 		}
 	}

@@ -12,9 +12,10 @@ type operation struct {
 	op   string // empty if it is computed
 	// pieces are the parts of the path that are added to each other.
 	pieces []*syntax.Node
-	value  *syntax.Node // nil if there is none
-	list   *syntax.Node // the list literal that it is in, nil if none
-	index  int          // in list
+	from   []*syntax.Node // the same of what is copied or moved
+	value  *syntax.Node   // nil if there is none
+	list   *syntax.Node   // the list literal that it is in, nil if none
+	index  int            // in list
 	// conditional: a condition or a loop decides whether it is done, and how often.
 	conditional bool
 	in          *names
@@ -34,6 +35,8 @@ func operations(p *subject, root *syntax.Node) (out []*operation) {
 					o.op, _ = a.Value.(string)
 				case "path":
 					o.pieces = added(a)
+				case "from":
+					o.from = added(a)
 				case "value":
 					o.value = a
 				}
@@ -108,6 +111,17 @@ func (o *operation) path() (steps path, whole bool) {
 }
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+
+// inWords is a pointer's steps as an expression, which names elements by their index.
+func inWords(steps path) path {
+	out := inObject(steps)
+	for i, s := range steps {
+		if out[i+1] == anyElement && s != "-" {
+			out[i+1] = "\x00[" + s + "]"
+		}
+	}
+	return out
+}
 
 // inObject is a pointer's steps as a path of object: what is a number or - among them
 // is an element.

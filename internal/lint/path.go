@@ -33,8 +33,8 @@ func (p path) String() string {
 		switch {
 		case i == 0:
 			b.WriteString(s)
-		case s == anyElement:
-			b.WriteString("[]")
+		case s != "" && s[0] == 0: // an element
+			b.WriteString(s[1:])
 		case identifier.MatchString(s):
 			b.WriteString("." + s)
 		default:

@@ -39,6 +39,7 @@ func ruleList() []Rule {
 		{Name: "binding", Severity: Warning, Summary: "a binding without its policy, or a policy without a binding (info)", set: bindings},
 		{Name: "constant-condition", Severity: Warning, certain: true, Summary: "a condition that is always true or always false", policy: constantCondition},
 		{Name: "cost", Severity: Error, Summary: "an expression that ends at a limit of cost", policy: cost},
+		{Name: "duplicate", Severity: Warning, Summary: "two policies or two bindings of a directory with one name, of which a server keeps one", set: duplicates},
 		{Name: "escape-key", Severity: Error, Fixes: true, Summary: "a key with `/` or `~` in the path of a JSONPatch, not escaped", policy: escapeKey},
 		{Name: "exception", Severity: Warning, Summary: "a PolicyException that is not valid (error), has ended, never ends, names what is not there, is wide, or is nobody's (info)", set: exceptions},
 		{Name: "immutable-field", Severity: Warning, Summary: "an update of a field that a server does not let change", policy: immutableFields},
@@ -105,6 +106,11 @@ func invalid(p *pass) {
 	}
 	for _, b := range p.set.bindings {
 		p.faults(b.doc, b.faults, "")
+	}
+	for _, d := range p.set.misspelt {
+		if what := policyset.Misspelt(d.Object.GroupVersionKind()); what != "" {
+			p.field(d, "apiVersion", "%s", what)
+		}
 	}
 }
 
@@ -375,6 +381,13 @@ func unguarded(p *pass) {
 		var seen []path
 		p.eachPath(e, func(n *syntax.Node, at path, known facts) {
 			if at[0] != "object" && at[0] != "oldObject" || known.knows(at) || reported[at.key()] {
+				return
+			}
+			if at[0] == "oldObject" && !known[oldFact] {
+				if p.rule.Name == "unguarded-access" && !reported[oldFact] {
+					reported[oldFact] = true
+					p.node(e, n, "oldObject is null when an object is created; ask for oldObject != null or for request.operation before, or read it with .?")
+				}
 				return
 			}
 			for _, shorter := range seen {

@@ -198,24 +198,19 @@ func missingParent(p *pass) {
 				looked.add(inObject(steps))
 			}
 		}
-		for _, o := range e.ops {
-			steps, whole := o.path()
+		// needs looks whether a place may be missing: all of it, or what something is put into.
+		needs := func(o *operation, steps path, whole, all bool) {
 			if steps == nil {
-				continue
+				return
 			}
 			parent := steps
-			if whole && o.op != "remove" {
+			if whole && !all {
 				parent = steps[:len(steps)-1]
-			}
-			switch o.op {
-			case "add", "replace", "remove":
-			default:
-				continue
 			}
 			for i := range parent {
 				at := inObject(parent[:i+1])
 				is := p.set.presentIn(p.subject, at)
-				if looked.knows(at) || is != mayBeMissing && (is != mapKey || o.op != "remove") {
+				if looked.knows(at) || is != mayBeMissing && (is != mapKey || !all) {
 					continue
 				}
 				if reported[at.key()] {
@@ -224,21 +219,34 @@ func missingParent(p *pass) {
 				reported[at.key()] = true
 				pointer := "/" + strings.Join(parent[:i+1], "/")
 				switch last := i == len(parent)-1; {
-				case o.op == "remove" && last && whole:
-					p.node(e, o.node, "nothing may be at %s, and then remove fails; ask with has() or in before", pointer)
-				case o.op != "remove" && last && strings.HasSuffix("/"+strings.Join(steps, "/"), "/-"):
+				case all && last && whole:
+					p.node(e, o.node, "nothing may be at %s, and then %s fails; ask with has() or in before", pointer, o.op)
+				case !all && last && strings.HasSuffix("/"+strings.Join(steps, "/"), "/-"):
 					p.node(e, o.node, "there may be no list at %s, and then %s fails; add it before: (has(%s) ? [] : [JSONPatch{op: \"add\", path: %s, value: []}]) + …",
-						pointer, o.op, at, quote(pointer))
-				case o.op != "remove" && last:
+						pointer, o.op, inWords(parent), quote(pointer))
+				case !all && last:
 					p.node(e, o.node, "there may be nothing at %s, and then %s fails; add it before: (has(%s) ? [] : [JSONPatch{op: \"add\", path: %s, value: {}}]) + …",
-						pointer, o.op, at, quote(pointer))
+						pointer, o.op, inWords(parent), quote(pointer))
 				default:
 					p.node(e, o.node, "there may be nothing at %s, and then %s fails; ask with has() before", pointer, o.op)
 				}
 				break
 			}
-			if whole && (o.op == "add" || o.op == "replace") {
-				looked.add(inObject(steps))
+		}
+		for _, o := range e.ops {
+			steps, whole := o.path()
+			switch o.op {
+			case "copy", "move":
+				from, all := (&operation{pieces: o.from}).path()
+				needs(o, from, all, true)
+				fallthrough
+			case "add", "replace":
+				needs(o, steps, whole, false)
+				if whole {
+					looked.add(inObject(steps))
+				}
+			case "remove":
+				needs(o, steps, whole, true)
 			}
 		}
 	}

@@ -25,9 +25,9 @@ import (
 func apiVersion(p *pass) {
 	check := func(d *manifest.Document) {
 		gv := d.Object.GroupVersionKind().GroupVersion()
-		since := map[string]int{"v1beta1": 34, "v1": 36}[gv.Version]
+		since, known := map[string]int{"v1alpha1": 0, "v1beta1": 34, "v1": 36}[gv.Version]
 		switch oldest, newest := p.set.opts.Oldest, p.set.opts.Newest; {
-		case gv.Group != api.NativeGroup:
+		case gv.Group != api.NativeGroup || !known:
 		case oldest < since:
 			p.field(d, "apiVersion", "%s is served from Kubernetes 1.%d on, and 1.%d is among the servers", gv, since, oldest)
 		case gv.Version != "v1" && newest >= 36:
@@ -311,15 +311,45 @@ func deepCopy(v any) any {
 
 // bindings finds policies and bindings that lack each other.
 func bindings(p *pass) {
+	if len(p.set.readErrors) > 0 {
+		return // what is missing may be in a document that cannot be read
+	}
+	unsure := false
 	for _, b := range p.set.bindings {
-		if b.object != nil && b.policy == nil {
+		unsure = unsure || b.object == nil
+		if b.object != nil && b.policy == nil && !slices.ContainsFunc(p.set.policies, func(s *subject) bool {
+			return group(s.doc) == group(b.doc) && s.doc.Object.GetName() == b.object.Spec.PolicyName // not decoded
+		}) {
 			p.field(b.doc, "spec.policyName", "there is no policy %s among the files, and a server says nothing if it has none", b.object.Spec.PolicyName)
 		}
 	}
 	for _, s := range p.set.policies {
-		if s.object != nil && len(s.bindings) == 0 {
+		if s.object != nil && len(s.bindings) == 0 && !unsure {
 			p.field(s.doc, "metadata.name", "no binding among the files names the policy; without one it does nothing").Severity = Info
 		}
+	}
+}
+
+// duplicates finds names that are given twice in a directory. What is in different ones may be for
+// different clusters.
+func duplicates(p *pass) {
+	first := map[string]*manifest.Document{}
+	check := func(d *manifest.Document) {
+		key := d.File[:strings.LastIndex(d.File, "/")+1] + "\x00" + group(d) + "/" + d.Name()
+		if d.Object.GetName() == "" {
+			return
+		}
+		if before := first[key]; before != nil {
+			p.field(d, "metadata.name", "%s stands in %s, too, and a server keeps the one that is applied last", d.Name(), before.Where())
+			return
+		}
+		first[key] = d
+	}
+	for _, s := range p.set.policies {
+		check(s.doc)
+	}
+	for _, b := range p.set.bindings {
+		check(b.doc)
 	}
 }
 

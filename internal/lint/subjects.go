@@ -31,6 +31,7 @@ type set struct {
 	mutators   []*manifest.Document // Gatekeeper's
 	kyverno    []*manifest.Document // Kyverno's policies
 	exceptions []*manifest.Document // PolicyExceptions
+	misspelt   []*manifest.Document // documents that may be policies under a wrong name
 	presence   map[string]presence  // of parts that were looked for, whoever asked
 	// served says that types are all that the cluster of the policies serves.
 	served bool

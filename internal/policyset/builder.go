@@ -73,7 +73,7 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 		}
 		gvk := d.Object.GroupVersionKind()
 		at := slices.IndexFunc(features, func(f feature) bool { return f.on(&opts) && f.takes(gvk, d.Object.GetName()) })
-		if what := misspelt(gvk); what != "" {
+		if what := Misspelt(gvk); what != "" {
 			b.snapshot.Misspelt = append(b.snapshot.Misspelt, fmt.Sprintf("%s: %s", d.Where(), what))
 			if gvk.Group != api.NativeGroup {
 				b.snapshot.Ignored[gvk.Kind]++ // that group counts below
@@ -138,7 +138,7 @@ func IsContext(gvk schema.GroupVersionKind) bool {
 	case api.DefinitionGroup:
 		return gvk.Kind == api.DefinitionKind
 	}
-	return misspelt(gvk) != "" || api.IsAdmission(gvk.Group) && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) ||
+	return Misspelt(gvk) != "" || api.IsAdmission(gvk.Group) && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) ||
 		slices.ContainsFunc(features, func(f feature) bool { return f.takes(gvk, "") })
 }
 

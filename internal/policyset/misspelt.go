@@ -27,13 +27,16 @@ func init() {
 	}
 }
 
-// misspelt returns what is wrong with a kind that looks like that of a policy and is none,
+// Misspelt returns what is wrong with a kind that looks like that of a policy and is none,
 // "" for all others.
-func misspelt(gvk schema.GroupVersionKind) string {
+func Misspelt(gvk schema.GroupVersionKind) string {
 	if _, ok := kindsOf[gvk.Version]; ok && gvk.Group == "" {
 		return fmt.Sprintf("apiVersion %s has no version, as in %s/v1", gvk.Version, gvk.Version)
 	}
 	kinds := kindsOf[gvk.Group]
+	if len(kinds) == 0 && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) {
+		return fmt.Sprintf("group %q has no kind %s; write %s or %s", gvk.Group, gvk.Kind, api.NativeGroup, api.OwnGroup)
+	}
 	if len(kinds) == 0 || slices.Contains(kinds, strings.TrimSuffix(gvk.Kind, "List")) {
 		return ""
 	}

@@ -72,6 +72,9 @@ func (r *Rules) Add(gvk schema.GroupVersionKind, exact bool, before, after map[s
 			r.warn("%s: %s: the order of the elements changes, which no rule can say; left out", gvk.Kind, c.Path)
 			continue
 		}
+		if empty(c.Before) && empty(c.After) {
+			continue // no policy means that; a rule would be about all that is ever there
+		}
 		parts, err := tree.SplitField(c.Path)
 		if err != nil {
 			r.warn("%s: %s: %v; left out", gvk.Kind, c.Path, err)
@@ -109,6 +112,12 @@ func (r *Rules) Add(gvk schema.GroupVersionKind, exact bool, before, after map[s
 			r.add(t, exact, in, slices.Concat(steps, leaf))
 		}
 	}
+}
+
+// empty reports whether a value is nothing, or a list of nothing.
+func empty(v any) bool {
+	list, ok := v.([]any)
+	return v == nil || ok && len(list) == 0
 }
 
 // objects reports whether a value is a list of objects.

@@ -103,3 +103,15 @@ func FuzzQuoted(f *testing.F) {
 		}
 	})
 }
+
+// A policy for all containers makes null of the empty list of an object that is made up. A rule
+// about that would be about every list of containers.
+func TestEmptyList(t *testing.T) {
+	var r Rules
+	r.Add(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, false,
+		map[string]any{"spec": map[string]any{"containers": []any{}}}, map[string]any{"spec": map[string]any{}},
+		[]mapd.Change{{Path: "spec.containers", Before: []any{}}, {Path: "spec.hostname", After: "a"}})
+	if r.Len() != 1 {
+		t.Errorf("%v", r.Argo(false))
+	}
+}

@@ -39,7 +39,11 @@ func Find(paths []string) ([]string, error) {
 			}
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%s: no suites (mapd-test.yaml, kyverno-test.yaml, or suites of gator); %s/... looks below, too, and mapd test --generate POLICY writes one", path, strings.TrimSuffix(path, "/"))
+			deeper := ""
+			if !all {
+				deeper = strings.TrimSuffix(path, "/") + "/... looks below, too, and "
+			}
+			return nil, fmt.Errorf("%s: no suites (mapd-test.yaml, kyverno-test.yaml, or suites of gator); %smapd test --generate POLICY writes one", path, deeper)
 		}
 		for _, file := range found {
 			if !slices.Contains(files, file) {

@@ -67,7 +67,7 @@ func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, 
 		return nil, nil, err
 	}
 	if len(found) == 0 {
-		return nil, nil, fmt.Errorf("%s: no request was found that its policies match", file)
+		return nil, nil, fmt.Errorf("%s: its policies match no request that was tried, or fail with each", file)
 	}
 	if namespace != nil && slices.ContainsFunc(found, func(c *requests.Candidate) bool {
 		return (&unstructured.Unstructured{Object: c.Object}).GetNamespace() == namespace.GetName()

@@ -233,6 +233,7 @@ func TestFind(t *testing.T) {
 	for args, want := range map[string]string{
 		"./...": "a/b/mapd-test.yaml a/mapd-test.yaml", "a": "a/mapd-test.yaml", "a/testdata": "a/testdata/mapd-test.yaml",
 		"a a/b a/...": "a/mapd-test.yaml a/b/mapd-test.yaml", "c": "c: no suites (mapd-test.yaml, kyverno-test.yaml, or suites of gator); c/... looks below, too, and mapd test --generate POLICY writes one", "d/...": "d: no such file or directory",
+		"c/...": "c/...: no suites (mapd-test.yaml, kyverno-test.yaml, or suites of gator); mapd test --generate POLICY writes one",
 	} {
 		files, err := Find(strings.Fields(args))
 		got := strings.Join(files, " ")

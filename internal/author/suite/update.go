@@ -157,7 +157,9 @@ func WriteFiles(files []Updated) (err error) {
 		}
 		mode := os.FileMode(0o644)
 		if info, err := os.Stat(file); err == nil {
-			mode = info.Mode().Perm()
+			if mode = info.Mode().Perm(); mode&0o222 == 0 {
+				return fmt.Errorf("%s is read-only", file) // a rename would not ask
+			}
 		}
 		p, err := atomicfile.Create(file, mode)
 		if err != nil {

@@ -540,8 +540,12 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 		o := &overlay{scope: k.scope, notes: note}
 		before := len(*k.fallible)
 		nodes := o.fields(p.PatchStrategicMerge.(map[string]any), path{root: object})
-		if fails := (*k.fallible)[before:]; len(fails) > 0 && (len(o.conds) > 0 || hasAdd(nodes) || chooses(nodes)) {
-			note(Better, refusesWithout(fails...), unneeded)
+		missing := (*k.fallible)[before:]
+		if len(o.conds) == 0 && !chooses(nodes) {
+			missing = o.unneeded
+		}
+		if len(missing) > 0 {
+			note(Better, refusesWithout(missing...), unneeded)
 		}
 		if mayFail && len(o.conds) > 0 {
 			note(Better, refusesWithout(fails...), "Kyverno refuses an object in which a variable of a precondition is missing, even if an anchor does not hold")

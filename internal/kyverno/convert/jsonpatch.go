@@ -168,6 +168,14 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 	}
 }
 
+// begins reports whether a value cannot be had without the field for which there asks, since it
+// reads the field before it decides anything.
+func begins(value, there string) bool {
+	read, ok := strings.CutPrefix(there, "has(")
+	before, after, found := strings.Cut(value, strings.TrimSuffix(read, ")"))
+	return ok && found && !strings.ContainsAny(before, "?|&") && !regexp.MustCompile(`^\w`).MatchString(after)
+}
+
 // field writes an operation on a field.
 func (o *ops) field(s *scope, op operation, at path, ptr pointer) {
 	if op.Op == "remove" {
@@ -175,7 +183,8 @@ func (o *ops) field(s *scope, op operation, at path, ptr pointer) {
 		return
 	}
 	v := literal(s.fill(op.Value))
-	if op.Op == "replace" && o.shape.has(at).Text != yes.Text {
+	there := o.shape.has(at).Text
+	if op.Op == "replace" && there != yes.Text && !begins(v.Text, there) {
 		s.note(Better, refusesWithout(show(at.whole())), "Kyverno refuses an object without "+show(at.whole())+"; the policy adds it")
 		o.parents(ptr, at)
 	}

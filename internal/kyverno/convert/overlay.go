@@ -50,6 +50,8 @@ type overlay struct {
 	notes func(Verdict, effect, string)
 	// each is the foreach that the patch is in; nil if there is none.
 	each *eachElement
+	// unneeded are those of fallible that stand in +(), and so are not read where there is a value.
+	unneeded []string
 }
 
 // eachElement is the element of a foreach, whose elements a patch names by their name.
@@ -133,11 +135,13 @@ func (o *overlay) fields(m map[string]any, at path) []*node {
 		case "=", "X", "^":
 			refuseFor("leave out the anchor", "%s is an anchor of validation; Kyverno would write a field of that name", raw)
 		case "+":
+			before := len(*o.fallible)
 			if t, ok := m[raw].(string); ok && hasVariable(t) {
 				out = append(out, &node{action: add, name: name, value: o.mayMiss(t, next)})
 			} else if v := plainValue(m[raw]); v != nil {
 				out = append(out, &node{action: add, name: name, value: o.fill(v)})
 			}
+			o.unneeded = append(o.unneeded, (*o.fallible)[before:]...)
 		default:
 			if n := o.field(name, m[raw], next); n != nil {
 				out = append(out, n)
@@ -153,7 +157,7 @@ func stripped(m map[string]any) map[string]any {
 	for k := range m {
 		_, name := anchor(k)
 		if _, ok := out[name]; ok {
-			refuse("the field %s twice", name)
+			refuseFor("ask for its value in preconditions", "the field %s twice", name)
 		}
 		out[name] = nil
 	}
@@ -456,7 +460,7 @@ func (s *scope) mayMiss(t string, at path) any {
 // fits refuses a variable whose type is not that of its field.
 func (s *scope) fits(e expr, at path) expr {
 	if typ := s.shape.scalar(at.whole()); typ != "" && e.Type != "" && e.Type != typ {
-		refuse("a %s for %s, which is a %s", e.Type, show(at.whole()), typ)
+		refuse("a value of type %s for %s, which is a %s", e.Type, show(at.whole()), typ)
 	}
 	return e
 }
