@@ -23,7 +23,7 @@ case $host in x86_64) host=amd64 ;; aarch64) host=arm64 ;; esac
 
 there() {
 	for program; do
-		! command -v "$program" || return 0
+		! type -P "$program" || return 0
 	done >/dev/null
 	echo "not there: $*"
 	return 1
@@ -41,29 +41,37 @@ documented() {
 	bash -euo pipefail "$tmp/commands"
 }
 
-there openssl && documented "With openssl" .
-there cosign && documented "With cosign" .
+if there openssl; then documented "With openssl" .; fi
+if there cosign; then documented "With cosign" .; fi
 
-if there docker-registry registry; then
+if there registry docker-registry; then
 	port=$((20000 + $$ % 20000))
-	printf 'version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %s/registry}}\nhttp: {addr: "127.0.0.1:%s"}\n' "$tmp" "$port" >"$tmp/registry.yml"
-	"$(command -v docker-registry || command -v registry)" serve "$tmp/registry.yml" &
+	printf 'version: 0.1\nstorage: {filesystem: {rootdirectory: %s/registry}}\nhttp: {addr: "127.0.0.1:%s"}\n' "$tmp" "$port" >"$tmp/registry.yml"
+	"$(type -P registry docker-registry | head -1)" serve "$tmp/registry.yml" >"$tmp/registry.log" 2>&1 &
 	registry=$!
 	until curl -fs "http://127.0.0.1:$port/v2/" >/dev/null; do
 		kill -0 "$registry"
 		sleep 0.1
 	done
-	printf '[[registry]]\nlocation = "127.0.0.1:%s"\ninsecure = true\n' "$port" >"$tmp/registries.conf"
-	export CONTAINERS_REGISTRIES_CONF=$tmp/registries.conf
-	there skopeo && documented "The image" "skopeo copy"
-	there oras && documented "The image" "oras cp"
-	if there helm; then
-		helm push "mapd-${version#v}.tgz" "oci://127.0.0.1:$port/pushed" --plain-http
-		for repository in pushed $(command -v oras >/dev/null && echo charts); do
-			helm pull "oci://127.0.0.1:$port/$repository/mapd" --version "${version#v}" --plain-http --destination "$tmp"
+	# This one speaks HTTP.
+	skopeo() { command skopeo "$1" --dest-tls-verify=false "${@:2}"; }
+	helm() { command helm "$1" --plain-http "${@:2}"; }
+	oras() { command oras "$1" --to-plain-http "${@:2}"; }
+	export -f skopeo helm oras
+	pulled() {
+		if there helm; then
+			helm pull "oci://127.0.0.1:$port/charts/mapd" --version "${version#v}" --destination "$tmp"
 			cmp "mapd-${version#v}.tgz" "$tmp/mapd-${version#v}.tgz"
-		done
+		fi
+	}
+	if there skopeo; then
+		documented "The image" "skopeo copy"
+		# The digest in the registry is that of the layout.
+		digest=$(tar -xOf "mapd_${version}_image.tar" index.json | sed 's/.*"digest":"\([^"]*\)".*/\1/')
+		curl -fsI -H "Accept: application/vnd.oci.image.index.v1+json" "http://127.0.0.1:$port/v2/mapd/manifests/$version" | tr -d '\r' | grep -ix "docker-content-digest: $digest"
 	fi
+	if there oras; then documented "The image" "oras cp"; pulled; fi
+	if there helm; then documented "The image" "helm push"; pulled; fi
 fi
 
 # Each image is loaded, and says what it is.
@@ -84,7 +92,7 @@ for program in podman docker; do
 	done
 done
 
-there validate-krew-manifest && validate-krew-manifest -manifest mapd.yaml -skip-install
+if there validate-krew-manifest; then validate-krew-manifest -manifest mapd.yaml -skip-install; fi
 if there krew; then
 	export KREW_ROOT=$tmp/krew
 	krew install --manifest=mapd.yaml --archive="mapd_${version}_linux_$host.tar.gz"

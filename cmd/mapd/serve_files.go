@@ -156,7 +156,8 @@ func selfSigned(addr net.Addr) (cert *tls.Certificate, caFile string, err error)
 	}
 	dir, err := os.MkdirTemp("", "mapd-serve-")
 	if err != nil {
-		return nil, "", err
+		// The image has no such directory.
+		return nil, "", fmt.Errorf("no place for the authority of a certificate made for this run, so mount one or give --tls-cert and --tls-key: %w", err)
 	}
 	caFile = filepath.Join(dir, "ca.crt")
 	if err := os.WriteFile(caFile, ca, 0o644); err != nil {
