@@ -123,7 +123,7 @@ func (r *Result) check(refused func(*admissionregistrationv1.MutatingAdmissionPo
 		}
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		for i := range r.Rules {
-			if rule := &r.Rules[i]; slices.Contains(u.Rules, rule.Name) {
+			if rule := &r.Rules[i]; slices.Contains(u.Rules, rule.Name) && rule.Converted() {
 				rule.note(Refused, notConverted, "a server refuses what would be written: "+first)
 				rule.Policies = nil
 				if r.Policy.CEL != nil && severalTypes.MatchString(first) {
