@@ -45,8 +45,8 @@ type Mode uint8
 const (
 	// Enforce means that the result decides.
 	Enforce Mode = iota
-	// Warn means that the result is recorded and the client warned: neither the object
-	// nor the verdict changes.
+	// Warn means that the result is recorded and the client warned: neither does the
+	// object change nor is the request refused because of it.
 	Warn
 	// Shadow means that the result is recorded only.
 	Shadow

@@ -31,6 +31,7 @@ import (
 
 // Admitter decides requests. *engine.Engine is one.
 type Admitter interface {
+	// Admit returns the decision about req, whose object stays as it is.
 	Admit(ctx context.Context, req *policy.Request) *engine.Decision
 }
 
