@@ -83,8 +83,8 @@ func (f *exportIgnoreFlags) run(ctx context.Context, s streams) error {
 	case len(f.policies) == 0:
 		return f.usagef("no policies; give them with -p")
 	}
-	var rules ignore.Rules
-	if _, err := rules.Text(f.controller, f.app, f.fixes); err != nil {
+	rules := ignore.Rules{For: f.controller}
+	if _, err := rules.Text(f.app, f.fixes); err != nil {
 		return f.usagef("--app: %w", err)
 	}
 	collect := f.fromGenerated
@@ -97,7 +97,7 @@ func (f *exportIgnoreFlags) run(ctx context.Context, s streams) error {
 	if rules.Len() == 0 {
 		return f.usagef("the policies change nothing in these objects, so there is nothing to ignore")
 	}
-	text, err := rules.Text(f.controller, f.app, f.fixes)
+	text, err := rules.Text(f.app, f.fixes)
 	if err != nil {
 		return f.usagef("%w", err)
 	}

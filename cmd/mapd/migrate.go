@@ -66,6 +66,10 @@ matters share a policy. Standard error has a verdict for each:
 Numbers such as T21 in notes name a behaviour of Gatekeeper: docs/move/gatekeeper-policies.md
 lists them.
 
+A PolicyException of mapd that names a mutator is written anew with the policy beside it, if
+the policies are for mapd alone (--api-group mapd.dev). An API server reads no exceptions:
+then a note names the exception, and the exit code is 1.
+
 --verify runs both sides, Gatekeeper's rules and the written policies, on the same
 objects: those of -f, with --from-cluster those in the cluster, and
 generated ones. It counts the objects without a difference; that is evidence, not
@@ -120,7 +124,7 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVarP(&f.files, "policies", "p", nil, "mutators, CRDs, Namespaces and Gatekeeper's Config, mixed: file, directory or - ; repeatable")
+	fl.StringArrayVarP(&f.files, "policies", "p", nil, "mutators, PolicyExceptions from them, CRDs, Namespaces and Gatekeeper's Config, mixed: file, directory or - ; repeatable")
 	recursiveVar(fl, &f.recursive)
 	fl.BoolVar(&f.fromCluster, "from-cluster", false, "read the mutators from a cluster; with --verify its objects, too (with -p only these)")
 	f.cluster.add(fl)
@@ -273,6 +277,8 @@ type migration struct {
 	*migrate.Input
 	cluster *liveCluster // nil without --from-cluster
 
+	exceptions migrate.Exceptions
+
 	answers *externaldata.Answers // nil without --external-snapshot
 	units   []translate.Unit
 	report  *migrate.Report
@@ -312,12 +318,15 @@ func (m *migration) read(ctx context.Context) error {
 			if err := c.readMutators(ctx, m.Input); err != nil {
 				return clusterError(err)
 			}
+			if err := c.readExceptions(ctx, m.Input, &m.exceptions); err != nil {
+				return clusterError(err)
+			}
 		}
 		if err := c.readKinds(ctx, m.Input); err != nil {
 			return clusterError(err)
 		}
 	}
-	errs := readMutators(m.Input, m.flags.files, m.flags.recursive, m.streams.in)
+	errs := readMutators(m.Input, &m.exceptions, m.flags.files, m.flags.recursive, m.streams.in)
 	if err := m.Settle(); err != nil {
 		errs = append(errs, err)
 	}
@@ -356,6 +365,7 @@ func (m *migration) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	m.exceptions.Move(m.report, m.units, m.options())
 	m.report.Version, m.report.Source = version(), m.source()
 	printErrors(m.streams.err, m.Refused())
 	if m.flags.output == manifest.Stdin {

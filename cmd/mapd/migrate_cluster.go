@@ -53,6 +53,24 @@ func (c *liveCluster) readMutators(ctx context.Context, in *migrate.Input) error
 	return nil
 }
 
+// readExceptions reads the exceptions from mutators. Who may list the mutators need not be
+// allowed to list these.
+func (c *liveCluster) readExceptions(ctx context.Context, in *migrate.Input, exceptions *migrate.Exceptions) error {
+	r, ok := c.Serves(api.ExceptionGroup, api.ExceptionKind, api.ExceptionVersion)
+	if !ok {
+		return nil
+	}
+	err := c.Each(ctx, r, func(u *unstructured.Unstructured) error {
+		exceptions.Add(u, nil)
+		return nil
+	})
+	if apierrors.IsForbidden(err) {
+		in.Notes = append(in.Notes, fmt.Sprintf("PolicyExceptions were not read, and one that names a mutator is not from its policy: %v", err))
+		return nil
+	}
+	return err
+}
+
 // definitions reads the CustomResourceDefinitions, for the kinds of the cluster.
 func (c *liveCluster) definitions(ctx context.Context) (sources []openapi.Source, err error) {
 	r, ok := c.Serves(api.DefinitionGroup, api.DefinitionKind, "v1")

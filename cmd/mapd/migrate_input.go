@@ -10,11 +10,12 @@ import (
 	"github.com/mapd-project/mapd/internal/author/verify"
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/policyset"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// readMutators reads mutators and others from files. Its errors are about files
-// that cannot be read.
-func readMutators(in *migrate.Input, paths []string, recursive bool, stdin io.Reader) []error {
+// readMutators reads mutators, exceptions from them and others from files. Its errors are
+// about files that cannot be read.
+func readMutators(in *migrate.Input, exceptions *migrate.Exceptions, paths []string, recursive bool, stdin io.Reader) []error {
 	files, skipped, err := manifest.Files(paths, recursive)
 	if err != nil {
 		return []error{err}
@@ -24,7 +25,7 @@ func readMutators(in *migrate.Input, paths []string, recursive bool, stdin io.Re
 	}
 	var errs []error
 	for d, err := range manifest.Read(manifest.Inputs(once(files), stdin)) {
-		if err == nil && d.Object != nil {
+		if err == nil && d.Object != nil && !(api.IsException(d.Object.GroupVersionKind()) && exceptions.Add(d.Object, d)) {
 			err = in.Add(d.Object, d)
 		}
 		if err != nil {

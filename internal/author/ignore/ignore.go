@@ -3,7 +3,11 @@
 //
 // A rule names fields of a kind, as narrowly as the controller's rules allow. It names an
 // element of a list by its keys where they allow that: the element at an index may be another
-// one tomorrow.
+// one tomorrow. Where only an index tells it, the rule is about one object.
+//
+// Controllers remove the fields of the rules, one after the other, from the object of Git and
+// from that of the cluster, and compare what is left. So an index must be that of the same
+// element in both, and of two indexes the higher one comes first.
 package ignore
 
 import (
@@ -34,28 +38,23 @@ const (
 // of somebody else.
 const Manager = "mapd-audit"
 
-// Rules are the fields that policies write. The zero value is usable.
+// Rules are the rules for one controller. The zero value with a controller is usable.
 type Rules struct {
-	fields   map[target]map[string]*field
+	// For is ArgoCD or Flux.
+	For string
+
+	fields   map[target]map[string][]step // by the text of the field
 	warnings map[string]bool
 }
 
-// target is what a rule is about.
-type target struct{ group, kind string }
-
-// field is one place in objects of a kind.
-type field struct {
-	steps []step
-	// pointers are where it was in the objects that were looked at.
-	pointers map[string]bool
-	exact    bool // of objects that were given
-}
+// target is what a rule is about: the objects of a kind, or the one that has the name.
+type target struct{ group, kind, namespace, name string }
 
 // step is a part of a place.
 type step struct {
 	name string
-	// element is an element of a list: the one with keys, or else each one, or else the one
-	// that has the index name.
+	// element is an element of a list: the one with keys or, without keys, the one that has
+	// the index name. each is all of them.
 	element bool
 	keys    []key
 	each    bool
@@ -63,13 +62,21 @@ type step struct {
 
 type key struct{ name, value string }
 
+// placed reports whether a step is an element that only its index tells from the others.
+func placed(s step) bool { return s.element && len(s.keys) == 0 }
+
+func isElement(s step) bool { return s.element }
+
 // Add adds the fields that differ between an object and what policies made of it. exact says
 // that the object is one of the controller's, and not a made-up one of its kind.
 func (r *Rules) Add(gvk schema.GroupVersionKind, exact bool, before, after map[string]any, changes []mapd.Change) {
-	t := target{gvk.Group, gvk.Kind}
+	t := target{group: gvk.Group, kind: gvk.Kind}
+	if exact {
+		t.namespace, t.name = inMetadata(before, "namespace"), inMetadata(before, "name")
+	}
 	for _, c := range changes {
 		if c.Moved {
-			r.warn("%s: %s: the order of the elements changes, which no rule can say; left out", gvk.Kind, c.Path)
+			r.warn("%s: %s: the order of the elements changes, which no rule can say; left out", t.kind, c.Path)
 			continue
 		}
 		if empty(c.Before) && empty(c.After) {
@@ -77,42 +84,146 @@ func (r *Rules) Add(gvk schema.GroupVersionKind, exact bool, before, after map[s
 		}
 		parts, err := tree.SplitField(c.Path)
 		if err != nil {
-			r.warn("%s: %s: %v; left out", gvk.Kind, c.Path, err)
+			r.warn("%s: %s: %v; left out", t.kind, c.Path, err)
 			continue
 		}
-		steps := make([]step, len(parts))
+		var steps []step
 		for i, p := range parts {
 			last := i == len(parts)-1
-			steps[i] = step{name: p.Name}
+			s := step{name: p.Name}
 			switch {
 			case p.Keys && (exact || last):
-				steps[i].element, steps[i].keys = true, keysOf(p.Name)
+				s.element, s.keys = true, keysOf(p.Name)
+				if several(before, steps, s) || several(after, steps, s) {
+					s.keys = append(s.keys, key{protocol, defaultProtocol})
+				}
 			case p.Keys:
-				steps[i].element, steps[i].each = true, true
-			case i > 0 && isIndex(p.Name) && isList(before, after, parts[:i]):
-				steps[i].element = true
+				s.element, s.each, s.keys = true, true, keysOf(p.Name)
+			case isIndex(p.Name) && (isList(at(before, steps)) || isList(at(after, steps))):
+				s.element = true
 			}
+			steps = append(steps, s)
 		}
-		if objects(c.Before) || objects(c.After) {
-			if !exact {
-				r.warn("%s: %s: left out: a rule would be about the whole list; objects of -f say what changes in it", gvk.Kind, c.Path)
-				continue
-			}
-			r.warn("%s: %s: is about the whole list, whose elements have no keys", gvk.Kind, c.Path)
-		}
-		in := after
-		if c.After == nil {
-			in = before
-		}
-		below := [][]step{nil}
-		if !steps[len(steps)-1].element { // which is there or not as a whole
-			below = leaves(nil, c.Before, c.After)
-		}
-		for _, leaf := range below {
-			r.add(t, exact, in, slices.Concat(steps, leaf))
-		}
+		r.addChange(t, exact, before, after, steps, c)
 	}
 }
+
+func inMetadata(object map[string]any, field string) string {
+	m, _ := object["metadata"].(map[string]any)
+	text, _ := m[field].(string)
+	return text
+}
+
+// addChange adds what differs at one place.
+func (r *Rules) addChange(t target, exact bool, before, after map[string]any, steps []step, c mapd.Change) {
+	byIndex := placed
+	if r.For == Flux {
+		byIndex = isElement
+		if !exact && slices.ContainsFunc(steps, isElement) {
+			r.warn("%s: %s: left out: Flux knows elements of a list by their place only, which objects of -f say", t.kind, jq(steps))
+			return
+		}
+	}
+	// whole says why a rule is about a whole list.
+	whole := ""
+	if i := shifted(before, after, steps, c, byIndex); i >= 0 {
+		steps, c = steps[:i], mapd.Change{Before: at(before, steps[:i]), After: at(after, steps[:i])}
+		whole = "in which elements get other places"
+	} else if isList(c.Before) || isList(c.After) {
+		whole = "whose elements have no keys"
+	}
+	text := jq(steps)
+	switch {
+	case whole == "":
+	case !exact && (objects(c.Before) || objects(c.After)):
+		r.warn("%s: %s: left out: a rule would be about the whole list; objects of -f say what changes in it", t.kind, text)
+		return
+	default:
+		r.warn("%s: %s: is about the whole list, %s", t.kind, text, whole)
+	}
+	if r.For == Flux {
+		r.addPointer(t, before, after, steps, c)
+		return
+	}
+	below := [][]step{nil}
+	if !steps[len(steps)-1].element { // which is there or not as a whole
+		below = leaves(nil, c.Before, c.After)
+	}
+	for _, leaf := range below {
+		field := slices.Concat(steps, leaf)
+		id := jq(field)
+		for _, s := range field {
+			switch {
+			case s.each:
+				r.warn("%s: %s: is about every element; objects of -f say which ones", t.kind, id)
+			case placed(s):
+				r.warn("%s: %s: is about the element at this place, whichever it is; it has no key", t.kind, id)
+			}
+		}
+		r.add(t, id, field)
+	}
+}
+
+// addPointer adds what differs at one place for Flux, which compares objects exactly: an object
+// that is empty when its fields are removed differs from none. So a pointer leads to all that
+// only one side has. Of metadata, Flux ignores what only the cluster has.
+func (r *Rules) addPointer(t target, before, after map[string]any, steps []step, c mapd.Change) {
+	text := jq(steps)
+	numbered := slices.Clone(steps)
+	for i, s := range steps {
+		if s.element {
+			list, _ := at(after, steps[:i]).([]any)
+			n := find(list, s)
+			if n < 0 {
+				list, _ = at(before, steps[:i]).([]any)
+				n = find(list, s)
+			}
+			numbered[i] = step{name: strconv.Itoa(n), element: true}
+		}
+	}
+	if slices.ContainsFunc(steps, isElement) {
+		r.warn("%s: %s: is about the element at %s, whichever it is there", t.kind, text, plain(numbered))
+	}
+	if steps[0].name == "metadata" {
+		for _, leaf := range leaves(nil, c.Before, c.After) {
+			r.add(t, plain(slices.Concat(numbered, leaf)), slices.Concat(numbered, leaf))
+		}
+		return
+	}
+	for i := range numbered {
+		top := numbered[:i+1]
+		b, a := at(before, top), at(after, top)
+		if (b == nil) == (a == nil) {
+			continue
+		}
+		if isObject(a) || isObject(b) {
+			if !top[i].element {
+				r.warn("%s: %s: is about all of this object, because Flux takes an empty one for drift", t.kind, plain(top))
+			}
+		}
+		numbered = top
+		break
+	}
+	r.add(t, plain(numbered), numbered)
+}
+
+// add adds a field. One that an index tells is of the object that it was seen in: in another
+// object of the kind, another element may be there.
+func (r *Rules) add(t target, id string, steps []step) {
+	if !slices.ContainsFunc(steps, placed) || t.name == "" {
+		t.namespace, t.name = "", ""
+	}
+	if r.fields == nil {
+		r.fields = map[target]map[string][]step{}
+	}
+	if r.fields[t] == nil {
+		r.fields[t] = map[string][]step{}
+	}
+	r.fields[t][id] = steps
+}
+
+func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
+func isList(v any) bool   { _, ok := v.([]any); return ok }
 
 // empty reports whether a value is nothing, or a list of nothing.
 func empty(v any) bool {
@@ -123,7 +234,7 @@ func empty(v any) bool {
 // objects reports whether a value is a list of objects.
 func objects(v any) bool {
 	list, _ := v.([]any)
-	return slices.ContainsFunc(list, func(e any) bool { _, ok := e.(map[string]any); return ok })
+	return slices.ContainsFunc(list, isObject)
 }
 
 // leaves returns the paths below a place at which a value was added or removed: objects are
@@ -153,28 +264,59 @@ var number = regexp.MustCompile(`^[0-9]+$`)
 
 func isIndex(name string) bool { return number.MatchString(name) }
 
-// isList reports whether a path leads to a list in one of two objects.
-func isList(before, after map[string]any, path []tree.FieldStep) bool {
-	for _, object := range []map[string]any{after, before} {
-		var v any = object
-		for _, p := range path {
-			switch x := v.(type) {
-			case map[string]any:
-				v = x[p.Name]
-			case []any:
-				v = nil
-				if i := find(x, step{name: p.Name, element: true, keys: keysOf(p.Name)}); i >= 0 {
-					v = x[i]
-				}
-			default:
-				v = nil
+// at returns the value at a place of an object, nil if there is none.
+func at(v any, path []step) any {
+	for _, s := range path {
+		switch x := v.(type) {
+		case map[string]any:
+			v = x[s.name]
+		case []any:
+			i := find(x, s)
+			if i < 0 {
+				return nil
 			}
-		}
-		if _, ok := v.([]any); ok {
-			return true
+			v = x[i]
+		default:
+			return nil
 		}
 	}
-	return false
+	return v
+}
+
+// shifted returns how many steps lead to the first list in which an element that its index
+// tells has another one before and after, -1 if there is none.
+func shifted(before, after any, steps []step, c mapd.Change, byIndex func(step) bool) int {
+	for i, s := range steps {
+		b, _ := at(before, steps[:i]).([]any)
+		a, _ := at(after, steps[:i]).([]any)
+		if !byIndex(s) {
+			continue
+		}
+		was, is := find(b, s), find(a, s)
+		if i == len(steps)-1 && placed(s) {
+			if c.Before == nil {
+				was = -1 // what is there is another element
+			} else if c.After == nil {
+				is = -1
+			}
+		}
+		switch {
+		case was < 0 && is < 0: // below an element that only one side has
+		case was >= 0 && is >= 0 && was != is, was < 0 && is < len(b), is < 0 && was < len(a):
+			return i
+		}
+	}
+	return -1
+}
+
+// Ports have the key protocol, which a manifest may leave out.
+const protocol, defaultProtocol = "protocol", "TCP"
+
+// several reports whether the keys of a step tell no single element of the list at a place.
+func several(object any, path []step, s step) bool {
+	list, _ := at(object, path).([]any)
+	i := find(list, s)
+	return i >= 0 && find(list[i+1:], s) >= 0
 }
 
 // keysOf reads the keys of an element: containerPort=80,protocol=TCP.
@@ -203,30 +345,16 @@ func find(list []any, s step) int {
 	return slices.IndexFunc(list, func(v any) bool {
 		m, _ := v.(map[string]any)
 		for _, k := range s.keys {
-			if fmt.Sprint(m[k.name]) != k.value {
+			have := m[k.name]
+			if have == nil && k.name == protocol {
+				have = defaultProtocol
+			}
+			if fmt.Sprint(have) != k.value {
 				return false
 			}
 		}
 		return m != nil
 	})
-}
-
-func (r *Rules) add(t target, exact bool, in map[string]any, steps []step) {
-	if r.fields == nil {
-		r.fields = map[target]map[string]*field{}
-	}
-	if r.fields[t] == nil {
-		r.fields[t] = map[string]*field{}
-	}
-	id := jq(steps)
-	f := r.fields[t][id]
-	if f == nil {
-		f = &field{steps: steps, pointers: map[string]bool{}, exact: exact}
-		r.fields[t][id] = f
-	}
-	if p := pointer(in, steps); p != "" {
-		f.pointers[p] = true
-	}
 }
 
 func (r *Rules) warn(format string, args ...any) {
@@ -236,38 +364,10 @@ func (r *Rules) warn(format string, args ...any) {
 	r.warnings[fmt.Sprintf(format, args...)] = true
 }
 
-// pointer returns the JSON pointer of a place in an object, "" if it is not there.
-func pointer(object map[string]any, steps []step) string {
-	var v any = object
-	out := ""
-	for _, s := range steps {
-		name := s.name
-		switch x := v.(type) {
-		case map[string]any:
-			v = x[s.name]
-		case []any:
-			i := -1
-			if !s.each {
-				i = find(x, s)
-			}
-			if i < 0 {
-				return ""
-			}
-			name, v = strconv.Itoa(i), x[i]
-		default:
-			v = nil
-		}
-		out += tree.Pointer(name)
-	}
-	return out
-}
-
 // inList reports whether a place is in a list.
-func inList(steps []step) bool {
-	return slices.ContainsFunc(steps, func(s step) bool { return s.element })
-}
+func inList(steps []step) bool { return slices.ContainsFunc(steps, isElement) }
 
-// plain is the JSON pointer of a place in no list.
+// plain is the JSON pointer of a place, in which elements have their indexes.
 func plain(steps []step) string {
 	out := ""
 	for _, s := range steps {
@@ -287,6 +387,9 @@ func jq(steps []step) string {
 			var all []string
 			for _, k := range s.keys {
 				access := "." + k.name
+				if k.name == protocol {
+					access = "(" + access + ` // "` + defaultProtocol + `")`
+				}
 				if _, err := strconv.ParseFloat(k.value, 64); err == nil || k.value == "true" || k.value == "false" {
 					access = "(" + access + " | tostring)" // a number, or a text of digits
 				}
@@ -328,17 +431,31 @@ func (r *Rules) Len() (n int) {
 	return n
 }
 
-// sorted returns the fields of a target by their names.
-func (r *Rules) sorted(t target) (out []*field) {
-	for _, id := range slices.Sorted(maps.Keys(r.fields[t])) {
-		out = append(out, r.fields[t][id])
-	}
-	return out
+// sorted returns the fields of a target in the order in which they are to be removed: what is
+// below a place before the place, and the elements of a list from its end.
+func (r *Rules) sorted(t target) (out [][]step) {
+	return slices.SortedFunc(maps.Values(r.fields[t]), func(a, b []step) int {
+		for i := range min(len(a), len(b)) {
+			x, y := a[i], b[i]
+			if placed(x) && placed(y) {
+				m, _ := strconv.Atoi(x.name)
+				n, _ := strconv.Atoi(y.name)
+				if m != n {
+					return cmp.Compare(n, m)
+				}
+				continue
+			}
+			if order := strings.Compare(jq(a[:i+1]), jq(b[:i+1])); order != 0 {
+				return order
+			}
+		}
+		return cmp.Compare(len(b), len(a))
+	})
 }
 
 func (r *Rules) targets() []target {
 	return slices.SortedFunc(maps.Keys(r.fields), func(a, b target) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.kind, b.kind))
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name), cmp.Compare(a.namespace, b.namespace))
 	})
 }
 
@@ -348,26 +465,14 @@ func (r *Rules) Argo(fixes bool) []any {
 	var out []any
 	for _, t := range r.targets() {
 		var pointers, expressions []any
-		for _, f := range r.sorted(t) {
-			if !inList(f.steps) {
-				pointers = append(pointers, plain(f.steps))
-				continue
-			}
-			text := jq(f.steps)
-			expressions = append(expressions, text)
-			for _, s := range f.steps {
-				switch {
-				case s.each:
-					r.warn("%s: %s: is about every element; objects of -f say which ones", t.kind, text)
-				case s.element && len(s.keys) == 0:
-					r.warn("%s: %s: is about the element at this place, whichever it is; it has no key", t.kind, text)
-				}
+		for _, steps := range r.sorted(t) {
+			if inList(steps) {
+				expressions = append(expressions, jq(steps))
+			} else {
+				pointers = append(pointers, plain(steps))
 			}
 		}
-		rule := map[string]any{"kind": t.kind}
-		if t.group != "" {
-			rule["group"] = t.group
-		}
+		rule := t.selector()
 		if len(pointers) > 0 {
 			rule["jsonPointers"] = pointers
 		}
@@ -382,52 +487,45 @@ func (r *Rules) Argo(fixes bool) []any {
 	return out
 }
 
+// selector returns the fields that say what a rule is about, those that are not empty.
+func (t target) selector() map[string]any {
+	out := map[string]any{}
+	for name, value := range map[string]string{"group": t.group, "kind": t.kind, "namespace": t.namespace, "name": t.name} {
+		if value != "" {
+			out[name] = value
+		}
+	}
+	return out
+}
+
 // Flux returns the rules of spec.ignore of a Kustomization and of spec.driftDetection.ignore
 // of a HelmRelease. They have JSON pointers only, so an element of a list is one at a place.
 func (r *Rules) Flux() []any {
 	var out []any
 	for _, t := range r.targets() {
-		paths := map[string]bool{}
-		for _, f := range r.sorted(t) {
-			if !inList(f.steps) {
-				paths[plain(f.steps)] = true
-				continue
-			}
-			text := jq(f.steps)
-			if !f.exact || len(f.pointers) == 0 {
-				r.warn("%s: %s: left out: Flux knows elements of a list by their place only, which objects of -f say", t.kind, text)
-				continue
-			}
-			for p := range f.pointers {
-				paths[p] = true
-			}
-			r.warn("%s: %s: is about the element at %s, whichever it is there", t.kind, text, strings.Join(slices.Sorted(maps.Keys(f.pointers)), ", "))
+		var paths []any
+		for _, steps := range r.sorted(t) {
+			paths = append(paths, plain(steps))
 		}
-		if len(paths) == 0 {
-			continue
+		// Flux takes regular expressions, and no group for any.
+		t.name, t.namespace = regexp.QuoteMeta(t.name), regexp.QuoteMeta(t.namespace)
+		if t.group == "" {
+			t.group = "^$"
 		}
-		var list []any
-		for _, p := range slices.Sorted(maps.Keys(paths)) {
-			list = append(list, p)
-		}
-		to := map[string]any{"kind": t.kind}
-		if t.group != "" {
-			to["group"] = t.group
-		}
-		out = append(out, map[string]any{"paths": list, "target": to})
+		out = append(out, map[string]any{"paths": paths, "target": t.selector()})
 	}
 	return out
 }
 
-// Warnings returns where the rules that were written say more, or less, than is meant.
+// Warnings returns where the rules say more, or less, than is meant.
 func (r *Rules) Warnings() []string { return slices.Sorted(maps.Keys(r.warnings)) }
 
 // form is how rules are laid out.
-var form = manifest.Form{Order: []string{"apiVersion", "kind", "metadata", "name", "spec", "group", "target", "paths"}, List: 0}
+var form = manifest.Form{Order: []string{"apiVersion", "kind", "metadata", "name", "spec", "group", "namespace", "target", "paths"}, List: 0}
 
-// Text returns rules for a controller as YAML: of an object that is called app, as KIND/NAME
-// or NAME, or else the list alone.
-func (r *Rules) Text(controller, app string, fixes bool) ([]byte, error) {
+// Text returns the rules as YAML: of an object that is called app, as KIND/NAME or NAME, or
+// else the list alone.
+func (r *Rules) Text(app string, fixes bool) ([]byte, error) {
 	kind, name, ok := strings.Cut(app, "/")
 	if !ok {
 		kind, name = "", app
@@ -438,17 +536,17 @@ func (r *Rules) Text(controller, app string, fixes bool) ([]byte, error) {
 	kind = strings.ToLower(kind)
 	var out map[string]any
 	switch {
-	case controller == ArgoCD && (kind == "" || kind == "application"):
+	case r.For == ArgoCD && (kind == "" || kind == "application"):
 		if out = map[string]any{"ignoreDifferences": r.Argo(fixes)}; name != "" {
 			out = object("argoproj.io/v1alpha1", "Application", out)
 		}
-	case controller == Flux && fixes:
+	case r.For == Flux && fixes:
 		return nil, fmt.Errorf("rules of Flux name no field manager")
-	case controller == Flux && (kind == "" || kind == "kustomization"):
+	case r.For == Flux && (kind == "" || kind == "kustomization"):
 		if out = map[string]any{"ignore": r.Flux()}; name != "" {
 			out = object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", out)
 		}
-	case controller == Flux && kind == "helmrelease":
+	case r.For == Flux && kind == "helmrelease":
 		out = object("helm.toolkit.fluxcd.io/v2", "HelmRelease", map[string]any{"driftDetection": map[string]any{"mode": "enabled", "ignore": r.Flux()}})
 	default:
 		return nil, fmt.Errorf("%s: expected NAME, or for %s Application/NAME, for %s Kustomization/NAME or HelmRelease/NAME", app, ArgoCD, Flux)

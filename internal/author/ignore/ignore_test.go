@@ -28,7 +28,7 @@ func TestArgoRulesWithJQ(t *testing.T) {
 	}
 	before := object(`{"metadata": {"labels": {"app": "web"}}, "spec": {"replicas": 1, "containers": [{"name": "a\"b\\(1)", "image": "x"}, {"name": "8", "image": "y"}], "ports": [{"port": 80, "protocol": "TCP"}], "tolerations": [{"key": "t"}]}}`)
 	after := object(`{"metadata": {"labels": {"app": "web", "example.com/team": "x"}}, "spec": {"replicas": 2, "containers": [{"name": "proxy", "image": "p"}, {"name": "a\"b\\(1)", "image": "z"}, {"name": "8", "image": "w"}], "ports": [{"port": 80, "protocol": "TCP", "name": "web"}], "tolerations": [{"key": "t", "operator": "Exists"}]}}`)
-	var r Rules
+	r := Rules{For: ArgoCD}
 	r.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, true, before, after, []mapd.Change{
 		{Path: "metadata.labels[example.com/team]", After: "x"},
 		{Path: "spec.replicas", Before: int64(1), After: int64(2)},

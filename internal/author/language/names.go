@@ -78,6 +78,18 @@ func (w *Workspace) names(is func(head) bool) (out []string) {
 	return slices.Compact(out)
 }
 
+// excepted are the policies that an exception can name, as it names them.
+func (w *Workspace) excepted() (out []string) {
+	for h := range w.heads {
+		gvk := schema.FromAPIVersionAndKind(h.apiVersion, h.kind)
+		if name := api.ExceptionName(gvk, h.name); name != "" && h.name != "" && gvk.Group != api.NativeGroup {
+			out = append(out, quoted(name))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 func isNamespace(h head) bool { return h.kind == "Namespace" && h.apiVersion == "v1" }
 
 // quoted is a text as YAML has it.
@@ -123,7 +135,7 @@ func (c *offers) known(keys bool) (out []string) {
 			return strings.HasSuffix(c.in.kind, "Binding") && h.kind == strings.TrimSuffix(c.in.kind, "Binding") && groupOf(h.apiVersion) == groupOf(c.in.apiVersion)
 		})
 	case path == ".spec.policies.[]" && c.in.kind == api.ExceptionKind:
-		return c.w.names(func(h head) bool { return h.kind == api.PolicyKind && groupOf(h.apiVersion) == api.OwnGroup })
+		return c.w.excepted()
 	case path == ".spec.bindings.[]" && c.in.kind == api.ExceptionKind:
 		return c.w.names(func(h head) bool { return h.kind == api.BindingKind && groupOf(h.apiVersion) == api.OwnGroup })
 	case is("paramRef.name") && policies:

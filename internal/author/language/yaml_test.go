@@ -28,6 +28,10 @@ spec:
 apiVersion: admissionregistration.mapd.dev/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: other-group}
+---
+apiVersion: mutations.gatekeeper.sh/v1
+kind: AssignMetadata
+metadata: {name: owner}
 `
 
 const (
@@ -102,7 +106,8 @@ func TestCompleteYAML(t *testing.T) {
 		"a mutator's namespaces":   {assignTop + "  match:\n    namespaces:\n    - §", []string{"shop"}, nil},
 		"a path test":              {assignTop + "  parameters:\n    pathTests:\n    - condition: §", []string{"MustExist", "MustNotExist"}, nil},
 		"an exception":             {exceptTop + "  §", []string{"policies", "until", "reason"}, []string{"mutations"}},
-		"policies of an exception": {exceptTop + "  policies: [§]", []string{"other-group"}, []string{"team-defaults", "limits"}},
+		"policies of an exception": {exceptTop + "  policies: [§]", []string{"other-group", "AssignMetadata/owner"}, []string{"team-defaults", "limits", "owner"}},
+		"mutators of an exception": {exceptTop + "  policies:\n  - AssignM§", []string{"AssignMetadata/owner"}, []string{"other-group"}},
 		"rules of an exception":    {exceptTop + "  match:\n    resourceRules:\n    - {apiGroups: [apps], apiVersions: [v1], resources: [§]}", []string{"deployments"}, []string{"pods"}},
 		"a suite":                  {suiteTop + "§", []string{"cases", "context"}, []string{"policies", "metadata"}},
 		"a case":                   {suiteTop + "cases:\n- name: a\n  §", []string{"expect", "object", "operation"}, []string{"name"}},

@@ -31,6 +31,8 @@ type Report struct {
 	Notes []string `json:"notes"`
 	// Verification is nil without --verify.
 	Verification *Verification `json:"verification,omitempty"`
+	// Undecided says that a note is about an exception that the policies do not have.
+	Undecided bool `json:"undecided,omitempty"`
 	// Files are the policies, for the page.
 	Files []File `json:"-"`
 }
@@ -95,10 +97,10 @@ func (r *Report) sort() {
 	})
 }
 
-// OK reports whether every mutator has an exact policy and no comparison found a
-// difference.
+// OK reports whether every mutator has an exact policy, with the exceptions from it, and no
+// comparison found a difference.
 func (r *Report) OK() bool {
-	if slices.ContainsFunc(r.Mutators, func(e Entry) bool { return e.Verdict != translate.Exact }) {
+	if r.Undecided || slices.ContainsFunc(r.Mutators, func(e Entry) bool { return e.Verdict != translate.Exact }) {
 		return false
 	}
 	return r.Verification == nil || !slices.ContainsFunc(r.Verification.Comparisons, func(c verify.Comparison) bool {
