@@ -199,13 +199,13 @@ func kyvernoRules(p *pass, d *manifest.Document) {
 	}
 	for i := range rules {
 		r := &rules[i]
-		text := r.Says()
+		text := r.Says
 		if text == "" {
 			continue
 		}
 		f := p.field(d, r.Path, "%s", text)
 		f.Severity = Info
-		if !r.Converted() {
+		if r.Unconverted != "" {
 			f.Severity = Warning
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
-	"github.com/mapd-project/mapd/internal/kyverno/convert"
 	kyverno "github.com/mapd-project/mapd/internal/kyverno/policy"
 	"github.com/mapd-project/mapd/internal/parallel"
 	"github.com/mapd-project/mapd/pkg/api"
@@ -50,29 +49,22 @@ type KyvernoRule struct {
 	// Name is what Steps call it, such as "ClusterPolicy/labels/add-team"; a MutatingPolicy
 	// has no rules, so it is the policy's.
 	Name string
+	// Rule is its name in the policy.
+	Rule string
 	// Document has the rule, at Path.
 	Document *manifest.Document
 	Path     string
-	convert.Rule
-}
-
-// Says is what a person should know about the rule, "" if it does exactly what Kyverno does.
-func (r *KyvernoRule) Says() string {
-	why := strings.Join(r.Reasons, "; ")
-	switch {
-	case r.Verdict == convert.Exact:
-		return ""
-	case r.Converted():
-		return fmt.Sprintf("%s: %s: %s", r.Name, r.Verdict, why)
-	case r.Instead != "":
-		why += "; instead: " + r.Instead
-	}
-	return fmt.Sprintf("%s is not converted and changes nothing: %s", r.Name, why)
+	// Unconverted is why it changes nothing, "" if policies stand for it.
+	Unconverted string
+	// Reorders says that it may leave a list with a key in another order than Kyverno does.
+	Reorders bool
+	// Says is what a person should know about the rule, "" if it does exactly what Kyverno does.
+	Says string
 }
 
 // Text is Says with the place where the rule stands, if it is of a file.
 func (r *KyvernoRule) Text() string {
-	text := r.Says()
+	text := r.Says
 	live := r.Document.File == manifest.Name(r.Document.Object)
 	if at := r.Document.ErrorAt(r.Path, nil); text != "" && !live && at.Column > 0 {
 		return fmt.Sprintf("%s:%d:%d: %s", at.File, at.Line, at.Column, text)

@@ -5,6 +5,7 @@ package policyset
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/internal/kyverno/convert"
@@ -41,7 +42,7 @@ func convertKyverno(d *manifest.Document, deps policy.Deps) *converted {
 		return p.ID() + "/" + rule
 	}
 	for _, r := range result.Rules {
-		c.rules = append(c.rules, KyvernoRule{name(r.Name), d, cmp.Or(at[r.Name], "metadata.name"), r})
+		c.rules = append(c.rules, ruleOf(name(r.Name), d, cmp.Or(at[r.Name], "metadata.name"), &r))
 	}
 	for i := range result.Units {
 		made, err := compileUnit(&result.Units[i], fmt.Sprintf("%s#%d", p.ID(), i), deps)
@@ -60,6 +61,28 @@ func convertKyverno(d *manifest.Document, deps policy.Deps) *converted {
 		c.programs = append(c.programs, made)
 	}
 	return c
+}
+
+// ruleOf says what became of a rule.
+func ruleOf(name string, d *manifest.Document, path string, r *convert.Rule) KyvernoRule {
+	out := KyvernoRule{Name: name, Rule: r.Name, Document: d, Path: path, Reorders: r.Reorders}
+	why := strings.Join(r.Reasons, "; ")
+	switch {
+	case !r.Converted():
+		out.leaveOut(why, r.Instead)
+	case r.Verdict != convert.Exact:
+		out.Says = fmt.Sprintf("%s: %s: %s", name, r.Verdict, why)
+	}
+	return out
+}
+
+// leaveOut has the rule change nothing.
+func (r *KyvernoRule) leaveOut(why, instead string) {
+	r.Unconverted = why
+	r.Says = fmt.Sprintf("%s is not converted and changes nothing: %s", r.Name, why)
+	if instead != "" {
+		r.Says += "; instead: " + instead
+	}
 }
 
 // compileUnit compiles a policy as one that is read, with a name that no other policy has.
@@ -89,11 +112,10 @@ func (c *converted) refuse(d *manifest.Document, err error) {
 	fault := api.FaultsOf(err)[0]
 	for i := range c.rules {
 		r := &c.rules[i]
-		if !r.Converted() {
+		if r.Unconverted != "" {
 			continue
 		}
-		r.Verdict, r.Policies, r.Instead = convert.Refused, nil, ""
-		r.Reasons = []string{fmt.Sprintf("an API server refuses the policy that it becomes: %v", fault)}
+		r.leaveOut(fmt.Sprintf("an API server refuses the policy that it becomes: %v", fault), "")
 		if r.Path == "metadata.name" && fault.Path != "" {
 			r.Path = fault.Path // the fields of a MutatingPolicy are those of the policy that it becomes
 		}

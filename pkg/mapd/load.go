@@ -289,11 +289,7 @@ type KyvernoRule struct {
 func (p *Policies) KyvernoRules() []KyvernoRule {
 	var out []KyvernoRule
 	for _, r := range p.loaded.Kyverno() {
-		rule := KyvernoRule{Name: r.Name, Rule: r.Rule.Name, Path: r.Path, Document: r.Document.Where(), Reorders: r.Reorders}
-		if !r.Converted() {
-			rule.Unconverted = strings.Join(r.Reasons, "; ")
-		}
-		out = append(out, rule)
+		out = append(out, KyvernoRule{Name: r.Name, Rule: r.Rule, Path: r.Path, Document: r.Document.Where(), Unconverted: r.Unconverted, Reorders: r.Reorders})
 	}
 	return out
 }

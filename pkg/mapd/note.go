@@ -114,7 +114,7 @@ func (p *Policies) Notes() []Note {
 	}
 	for _, r := range l.Kyverno() {
 		kind := Other
-		if !r.Converted() {
+		if r.Unconverted != "" {
 			kind = Unconverted
 		}
 		if text := r.Text(); text != "" {

@@ -316,7 +316,7 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	}
 	rules := 0
 	for _, r := range built.Kyverno() {
-		if r.Converted() {
+		if r.Unconverted == "" {
 			rules++
 		} else {
 			b.Problems = append(b.Problems, "left out: "+r.Text())
