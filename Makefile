@@ -12,7 +12,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno next nightly e2e e2e-existing e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release release-check kind
+.PHONY: help build run test check static fmt vet lint tidy generate web browser bench-browser race random kyverno argocd next nightly e2e e2e-existing e2e-upgrade e2e-versions bench bench-compare bench-http scale scale-cluster attack bench-e2e fuzz fuzz-all image release release-check kind
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,11 @@ kyverno: ## hold converted policies against Kyverno's own engine, and move from 
 	@test/e2e/kyverno/build.sh kyverno >/dev/null
 	MAPD_E2E_KYVERNO=1 $(GO) test -tags e2e -count 1 -timeout 1h -run '^TestKyverno' -v ./test/e2e
 
+argocd: ## hold the rules of "mapd export ignore --for argocd" against Argo CD's own comparison; the first run builds it
+	$(GO) -C test/argocd vet .
+	$(GO) -C test/argocd build -o $(abspath bin/argocd) .
+	MAPD_ARGOCD=$(abspath bin/argocd) $(GO) test -vet=off -count 1 -run '^TestIgnoreRules$$/./^argocd$$' ./cmd/mapd
+
 next: ## the cases on the libraries of the next minor of Kubernetes, with the Go that these need, which is fetched; ARGS=-update records
 	@GO="$(GO)" ./hack/next.sh $(ARGS)
 
@@ -106,6 +111,7 @@ nightly: ## what takes long and finds little: all of the corpus on real servers,
 	@$(MAKE) --no-print-directory random
 	@$(MAKE) --no-print-directory next
 	@$(MAKE) --no-print-directory kyverno
+	@$(MAKE) --no-print-directory argocd
 	@$(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory e2e-versions
 	@$(MAKE) --no-print-directory scale-cluster NODES=20 PODS=200 POLICIES=60 DURATION=3m ARGS="-replaced 50 -pod-policies 20"

@@ -2,8 +2,8 @@ package main
 
 // What the rules of mapd export ignore leave of an object of Git and of the same in a cluster,
 // when their fields are removed as the controllers remove them: Argo CD each JSON pointer that
-// is there, and what each jq expression names; Flux all JSON pointers as one JSON patch. The
-// controllers' own code is not run.
+// is there, and what each jq expression names; Flux all JSON pointers as one JSON patch. make
+// argocd asks Argo CD's own code, too. Flux's is not run.
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	jsonpatchv5 "github.com/evanphx/json-patch/v5"
+	"github.com/itchyny/gojq"
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
@@ -45,17 +46,25 @@ func TestIgnoreRules(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no cases: %v", err)
 	}
+	var argo *argoCD
+	if program := os.Getenv("MAPD_ARGOCD"); program != "" {
+		argo = startArgoCD(t, program)
+	}
 	removers := map[string]func(*testing.T, map[string]any, []byte) map[string]any{"argocd": removedByArgo, "flux": removedByFlux}
 	for _, file := range files {
 		for controller, remove := range removers {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+controller, func(t *testing.T) {
-				testIgnore(t, file, controller, remove)
+				asked := argo
+				if controller != "argocd" {
+					asked = nil
+				}
+				testIgnore(t, file, controller, remove, asked)
 			})
 		}
 	}
 }
 
-func testIgnore(t *testing.T, file, controller string, remove func(*testing.T, map[string]any, []byte) map[string]any) {
+func testIgnore(t *testing.T, file, controller string, remove func(*testing.T, map[string]any, []byte) map[string]any, argo *argoCD) {
 	archive, err := txtar.ParseFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +115,9 @@ func testIgnore(t *testing.T, file, controller string, remove func(*testing.T, m
 		if differs(name, live) {
 			t.Errorf("%s still differs", name)
 		}
+		if argo != nil && argo.differs(t, rules, git[name], live) {
+			t.Errorf("%s still differs for Argo CD", name)
+		}
 	}
 	if !changed {
 		t.Error("the policies change nothing")
@@ -125,6 +137,16 @@ func testIgnore(t *testing.T, file, controller string, remove func(*testing.T, m
 			}
 			if got := differs(e.Object, objectOf(t, text)); got != want {
 				t.Errorf("%s with %v: differs: %t, want %t", e.Object, e.Patch, got, want)
+			}
+			if argo == nil {
+				continue
+			}
+			// What only the cluster has is no difference for Argo CD, whatever the rules are. So the
+			// object of Git is one that has all that policies write.
+			edited, mutated := objectOf(t, text), cluster[e.Object]
+			want := want && argo.differs(t, nil, mutated, edited)
+			if got := argo.differs(t, rules, mutated, edited); got != want {
+				t.Errorf("%s with %v: differs for Argo CD: %t, want %t", e.Object, e.Patch, got, want)
 			}
 		}
 	}
@@ -179,13 +201,9 @@ func (i ignoreTarget) names(o map[string]any) (group, kind, name, namespace stri
 }
 
 // removedByArgo returns an object without what rules of an Application name, and without what is
-// empty then.
+// empty then. gojq is what Argo CD has for jq.
 func removedByArgo(t *testing.T, object map[string]any, rules []byte) map[string]any {
 	t.Helper()
-	jq, err := exec.LookPath("jq")
-	if err != nil {
-		t.Skip("there is no jq")
-	}
 	var app struct {
 		IgnoreDifferences []struct {
 			ignoreTarget      `json:",inline"`
@@ -208,13 +226,15 @@ func removedByArgo(t *testing.T, object map[string]any, rules []byte) map[string
 			}
 		}
 		for _, e := range rule.JQPathExpressions {
-			cmd := exec.CommandContext(t.Context(), jq, "del("+e+")")
-			cmd.Stdin = bytes.NewReader(text)
-			out, err := cmd.Output()
+			query, err := gojq.Parse("del(" + e + ")")
 			if err != nil {
 				t.Fatalf("%s: %v", e, err)
 			}
-			text = out
+			out, _ := query.RunWithContext(t.Context(), objectOf(t, text)).Next()
+			if err, failed := out.(error); failed {
+				t.Fatalf("%s: %v", e, err)
+			}
+			text = []byte(asJSON(t, out))
 		}
 	}
 	out := objectOf(t, text)
@@ -240,6 +260,64 @@ func removeEmpty(m map[string]any) {
 			}
 		}
 	}
+}
+
+// argoCD is the program of test/argocd.
+type argoCD struct {
+	in  *json.Encoder
+	out *json.Decoder
+}
+
+func startArgoCD(t *testing.T, program string) *argoCD {
+	t.Helper()
+	cmd := exec.Command(program)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &argoCD{json.NewEncoder(in), json.NewDecoder(out)}
+}
+
+// differs asks whether an object of Git and the same in a cluster differ with the rules of an
+// Application.
+func (a *argoCD) differs(t *testing.T, rules []byte, git, live map[string]any) bool {
+	t.Helper()
+	var app struct{ IgnoreDifferences []any }
+	if err := yaml.UnmarshalStrict(rules, &app); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.in.Encode(map[string]any{"rules": app.IgnoreDifferences, "git": git, "live": live}); err != nil {
+		t.Fatal(err)
+	}
+	var answer struct {
+		Differs   bool
+		Git, Live json.RawMessage
+		Error     string
+	}
+	if err := a.out.Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	if answer.Error != "" {
+		t.Fatal(answer.Error)
+	}
+	if answer.Differs {
+		t.Logf("Argo CD compares\n%s\n%s", answer.Git, answer.Live)
+	}
+	return answer.Differs
 }
 
 // removedByFlux returns an object without what rules of a Kustomization name.
