@@ -38,6 +38,9 @@ type ignoreEdit struct {
 	For    []string // controllers; all if it is empty
 	Object string
 	Patch  []any
+	// Unseen says that Argo CD itself does not see it, whatever the rules are: it merges ports by
+	// their number, so two with one number are mixed up.
+	Unseen bool
 }
 
 func TestIgnoreRules(t *testing.T) {
@@ -144,7 +147,7 @@ func testIgnore(t *testing.T, file, controller string, remove func(*testing.T, m
 			// What only the cluster has is no difference for Argo CD, whatever the rules are. So the
 			// object of Git is one that has all that policies write.
 			edited, mutated := objectOf(t, text), cluster[e.Object]
-			want := want && argo.differs(t, nil, mutated, edited)
+			want := want && !e.Unseen && argo.differs(t, nil, mutated, edited)
 			if got := argo.differs(t, rules, mutated, edited); got != want {
 				t.Errorf("%s with %v: differs for Argo CD: %t, want %t", e.Object, e.Patch, got, want)
 			}
