@@ -155,6 +155,39 @@ func testIgnore(t *testing.T, file, controller string, remove func(*testing.T, m
 	}
 }
 
+// What mapd audit --fix has written is no difference for Argo CD with --fixes, and is one without.
+func TestIgnoreFixesByArgoCD(t *testing.T) {
+	program := os.Getenv("MAPD_ARGOCD")
+	if program == "" {
+		t.Skip("MAPD_ARGOCD names no program of test/argocd; make argocd builds it")
+	}
+	argo := startArgoCD(t, program)
+	archive, err := txtar.ParseFile("testdata/ignore/fields.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, f := range archive.Files {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	given := []string{"--unbound", "-p", filepath.Join(dir, "policies.yaml"), "-f", filepath.Join(dir, "git.yaml"), "-n", "shop"}
+	live := objectsByName(t, []byte(printed(t, append([]string{"eval", "-q"}, given...)...)))["Deployment/web"]
+	git := objectOf(t, []byte(asJSON(t, live)))
+	live["metadata"].(map[string]any)["labels"].(map[string]any)["app"] = "fixed"
+	live["metadata"].(map[string]any)["managedFields"] = []any{map[string]any{
+		"manager": "mapd-audit", "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+		"fieldsV1": map[string]any{"f:metadata": map[string]any{"f:labels": map[string]any{"f:app": map[string]any{}}}},
+	}}
+	for fixes, want := range map[string]bool{"--fixes": false, "--fixes=false": true} {
+		rules := printed(t, append([]string{"export", "ignore", "--for", "argocd", fixes}, given...)...)
+		if got := argo.differs(t, []byte(rules), git, live); got != want {
+			t.Errorf("%s: differs: %t, want %t\n%s", fixes, got, want, rules)
+		}
+	}
+}
+
 // objectsByName reads YAML documents, by Kind/name.
 func objectsByName(t *testing.T, text []byte) map[string]map[string]any {
 	t.Helper()
