@@ -76,7 +76,7 @@ func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 			addRule(spec.MatchConstraints, celControllers[resource], resource, operations)
 		}
 		move := func(text *string, configures bool) {
-			moved, err := (&syntax.Relocation{Path: f.path, Field: inTemplate, Pointer: pointsIntoTemplate}).Relocate(*text, configures)
+			moved, err := (&syntax.Relocation{Path: f.path, Old: true, Field: inTemplate, Pointer: pointsIntoTemplate}).Relocate(*text, configures)
 			if err != nil {
 				refuseFor("say spec.autogen.podControllers.controllers: [], and write a policy for the controllers", "autogen: %v", err)
 			}

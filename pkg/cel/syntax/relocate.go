@@ -19,7 +19,9 @@ import (
 type Relocation struct {
 	// Path leads from the new object to the part: "spec", "template".
 	Path []string
-	// Field says what becomes of a field of the variable object or request, or of a type
+	// Old says that the part may have been there before, in oldObject. Without it oldObject is null.
+	Old bool
+	// Field says what becomes of a field of the variable object, oldObject or request, or of a type
 	// "Object", as far as its path is written out. An error says why the expression
 	// cannot be relocated. path is empty where the variable is used as a whole.
 	Field func(variable string, path []string) (Moved, error)
@@ -140,8 +142,10 @@ func (w *relocating) field(e, root ast.Expr, path, bound []string) ast.Expr {
 	}
 	switch name {
 	case objectName, requestName, authzName, objectLiteral:
-	case oldObjectName: // what is created has none
-		return w.rooted(e, w.null())
+	case oldObjectName:
+		if !w.Old {
+			return w.rooted(e, w.null())
+		}
 	default:
 		return e
 	}
@@ -241,6 +245,9 @@ func (w *relocating) compared(e ast.Expr, bound []string) (ast.Expr, bool) {
 		case objectName:
 			return e, true
 		case oldObjectName:
+			if w.Old {
+				return e, true
+			}
 			return w.make.NewLiteral(w.id(), types.Bool(equal)), true
 		}
 	}

@@ -34,6 +34,20 @@ func relocation() *Relocation {
 	}
 }
 
+func TestRelocateOld(t *testing.T) {
+	r := relocation()
+	r.Old = true
+	for in, want := range map[string]string{
+		`oldObject == null || oldObject.spec.x != object.spec.x`: `oldObject == null || oldObject.spec.template.spec.x != object.spec.template.spec.x`,
+		`has(oldObject.spec)`:                     `has(oldObject.spec.template.spec)`,
+		`[1].all(oldObject, oldObject.spec == 1)`: `[1].all(oldObject, oldObject.spec == 1)`,
+	} {
+		if got, err := r.Relocate(in, false); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", in, got, err, want)
+		}
+	}
+}
+
 func TestRelocate(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`object.spec.x`, `object.spec.template.spec.x`},
