@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // makeRelease makes a release whose binaries are this test's, with the files of the site
@@ -108,6 +110,7 @@ func unpack(t *testing.T, name string, data []byte) []string {
 }
 
 func TestRelease(t *testing.T) {
+	hammer.Alone(t) // packing programs is most of it; TestReleaseRefuses has builds that run at once
 	t.Chdir("../..")
 	dir, err := makeRelease(t, "v1.2.3-rc.1", nil, siteFiles...)
 	if err != nil {

@@ -30,6 +30,8 @@ import (
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/oci"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // newKey returns a key and the file that it is read from.
@@ -58,6 +60,7 @@ func pemFile(t *testing.T, kind string, der []byte) string {
 // A release with a key is signed: the checksums as openssl verifies them, by the commands that
 // docs/operate/verify.md has, and the provenance, which names every file and the commit.
 func TestSigned(t *testing.T) {
+	hammer.Alone(t) // packing programs is most of it; TestReleaseRefuses has builds that run at once
 	key, file := newKey(t)
 	read1, err := readKey(file)
 	if err != nil || !read1.Equal(key) {
