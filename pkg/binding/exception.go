@@ -183,8 +183,8 @@ func NewExceptions(list []*Exception, now func() time.Time) (_ *Exceptions, tooM
 	return xs, tooMany
 }
 
-// Last returns, for each policy, the exception from it that ends last, of those that have not
-// ended; and the next time at which that changes, zero if there is none. xs may be nil.
+// Last returns by policy the exception that ends last. Exceptions that have ended do not count.
+// next is when the answer changes by itself, zero if it does not. xs may be nil.
 func (xs *Exceptions) Last(now time.Time) (of map[string]*Exception, next time.Time) {
 	of = map[string]*Exception{}
 	if xs == nil {

@@ -55,8 +55,9 @@ func (d *Document) JSONText() ([]byte, error) {
 
 // ReadAll is Read for many documents that are wanted together. They are understood
 // on all cores, and each is called there with every one of them; documents and
-// errors come in the order of Read. A List of which each packs all items is understood item by
-// item; each may be called with items of another List that come to nothing.
+// errors come in the order of Read. A List is understood item by item if each packs all of its
+// items. If one is not packed, the List is understood again as a whole, and each is called for all
+// of its items again: only those documents are returned.
 func ReadAll(inputs []Input, each func(*Document)) ([]*Document, []error) {
 	var all []*piece
 	pieces := make(chan *piece, 64)

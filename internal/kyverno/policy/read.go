@@ -27,7 +27,7 @@ const (
 	MaxNesting = 5         // of foreach
 	MaxDepth   = 64        // of a patch or a condition
 	maxText    = 128 << 10 // of one text with variables, in bytes
-	MaxKinds   = 500       // that a rule matches and excludes
+	MaxKinds   = 500       // of match and exclude of a rule, together
 	MaxValues  = 2000      // of a patch or of preconditions: objects, lists and what is in them
 	MaxParts   = 500       // of a foreach
 )
