@@ -149,7 +149,7 @@ func makeGuest(ts *testscript.TestScript, neg bool, args []string) {
 // server is a mapd serve, or a mapd playground, that a script started.
 type server struct {
 	cmd *exec.Cmd
-	log *bytes.Buffer
+	log *heard
 	out chan struct{} // closed when its standard output is
 }
 
@@ -164,7 +164,7 @@ func startServer(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func start(ts *testscript.TestScript, args []string) {
-	s := &server{log: &bytes.Buffer{}, out: make(chan struct{})}
+	s := &server{log: &heard{}, out: make(chan struct{})}
 	s.cmd = exec.Command(ts.Getenv("MAPD_PROGRAM"), args...)
 	s.cmd.Dir = ts.Getenv("WORK")
 	s.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("TMPDIR"), "PATH="+ts.Getenv("PATH"))
@@ -207,7 +207,7 @@ func stopServer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
 	<-s.out
 	err := s.cmd.Wait()
-	ts.Check(os.WriteFile(ts.MkAbs("log"), s.log.Bytes(), 0o644))
+	ts.Check(os.WriteFile(ts.MkAbs("log"), []byte(s.log.String()), 0o644))
 	if err != nil && !neg {
 		ts.Fatalf("the server ended with %v:\n%s", err, s.log)
 	}
@@ -223,7 +223,7 @@ func hangUp(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // until PATTERN COMMAND... runs a mapd command, or "get URL", until what it
-// prints matches.
+// prints matches; "log" is what the server has printed so far.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := regexp.MustCompile(args[0])
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
@@ -232,7 +232,14 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	defer tick.Stop()
 	for {
 		var out bytes.Buffer
-		if args[1] == "get" {
+		switch args[1] {
+		case "log":
+			v, ok := running.Load(ts.Getenv("WORK"))
+			if !ok {
+				ts.Fatalf("no server is running")
+			}
+			out.WriteString(v.(*server).log.String())
+		case "get":
 			f := sendFlags{caFile: ts.Getenv("CA")}
 			client, err := f.client()
 			ts.Check(err)
@@ -240,7 +247,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 				_, _ = io.Copy(&out, resp.Body)
 				resp.Body.Close()
 			}
-		} else {
+		default:
 			for i, a := range args {
 				if strings.HasSuffix(a, ".yaml") {
 					args[i] = ts.MkAbs(a)
