@@ -118,9 +118,7 @@ func defineGatekeeper(t *testing.T, c *cluster.Cluster) {
 	if _, err := c.Kubectl(t, nil, "apply", gatekeeperKinds(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Kubectl(t, nil, "wait", "--for=condition=Established", "--timeout=30s", "customresourcedefinitions", "--all"); err != nil {
-		t.Fatal(err)
-	}
+	c.WaitKinds(t)
 }
 
 func (g *gatekeeperInstall) delete(t *testing.T, resources ...string) {

@@ -35,9 +35,7 @@ func TestKubewarden(t *testing.T) {
 	if _, err := c.Kubectl(t, nil, "apply", "--filename="+filepath.Join(cluster.Root(t), "test/e2e/testdata/kubewarden-crds.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Kubectl(t, nil, "wait", "--for=condition=Established", "--timeout=30s", "customresourcedefinitions", "--all"); err != nil {
-		t.Fatal(err)
-	}
+	c.WaitKinds(t)
 	dir := t.TempDir()
 	module := func(name string, a guest.Answers) string {
 		path := filepath.Join(dir, name)

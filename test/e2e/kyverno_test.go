@@ -175,15 +175,13 @@ func TestKyvernoKinds(t *testing.T) {
 // newest matches what has definitions serve the version v1.
 var newest = regexp.MustCompile(`(?ms)(^  (?:  |- )name: v1\n.*?^    served: )true`)
 
-// define makes kinds and waits until the server has them in its discovery.
+// define makes kinds and waits until the server has them.
 func (k *kyvernoReader) define(t *testing.T, definitions []byte) {
 	t.Helper()
 	if _, err := k.Kubectl(t, definitions, "apply", "--server-side", "--force-conflicts", "--filename=-"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Kubectl(t, nil, "wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all"); err != nil {
-		t.Fatal(err)
-	}
+	k.WaitKinds(t)
 }
 
 // mapd runs a command of mapd as somebody, in the namespace shop.

@@ -227,7 +227,7 @@ func TestManifestsOnAServer(t *testing.T) {
 	if out := kubectl("apply", file); strings.Contains(out, "Warning") {
 		t.Errorf("kubectl apply:\n%s", out)
 	}
-	kubectl("wait", "--for=condition=Established", "--timeout=30s", "customresourcedefinitions", "--all")
+	c.WaitKinds(t)
 
 	t.Run("applied again", func(t *testing.T) {
 		mustFillIn(t, c)

@@ -77,9 +77,7 @@ func StartKyverno(t testing.TB, c *Cluster) *Kyverno {
 	if _, err := c.Kubectl(t, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Kubectl(t, nil, "wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all"); err != nil {
-		t.Fatal(err)
-	}
+	c.WaitKinds(t)
 	c.AggregateRoles(t)
 	const name = "kyverno-admission-controller"
 	deployment, err := c.Kubernetes.AppsV1().Deployments(KyvernoNamespace).Get(t.Context(), name, metav1.GetOptions{})

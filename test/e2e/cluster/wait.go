@@ -4,8 +4,15 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // What is waited for is asked for each pollEvery at first, and seldomer the longer it takes,
@@ -46,6 +53,44 @@ func Always(t testing.TB, d time.Duration, what string, f func(ctx context.Conte
 		case <-tick.C:
 		}
 	}
+}
+
+// WaitKinds waits until the API server serves all kinds that CustomResourceDefinitions
+// define, in its discovery too. kubectl wait does not: it fails where a definition is so
+// new that it has no conditions.
+func (c *Cluster) WaitKinds(t testing.TB) {
+	t.Helper()
+	Eventually(t, Patience, "the kinds of CustomResourceDefinitions", func(ctx context.Context) error {
+		definitions, err := c.Dynamic.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, item := range definitions.Items {
+			var d apiextensionsv1.CustomResourceDefinition
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &d); err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(d.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+			}) {
+				return fmt.Errorf("%s is not established", d.Name)
+			}
+			for _, v := range d.Spec.Versions {
+				version := schema.GroupVersion{Group: d.Spec.Group, Version: v.Name}
+				if !v.Served {
+					continue
+				}
+				resources, err := c.Kubernetes.Discovery().ServerResourcesForGroupVersion(version.String())
+				if err != nil {
+					return fmt.Errorf("%s: %w", version, err)
+				}
+				if !slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == d.Spec.Names.Plural }) {
+					return fmt.Errorf("%s has no %s", version, d.Spec.Names.Plural)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 func poll(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) error {
