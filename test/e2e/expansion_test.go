@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/cluster/workloads"
 	"github.com/mapd-project/mapd/test/e2e/cluster"
 )
@@ -182,7 +181,7 @@ func TestExpansion(t *testing.T) {
 	cluster.Eventually(t, cluster.Patience, "a denial", func(ctx context.Context) error {
 		_, _, err := create(ctx, deployment)
 		var status *apierrors.StatusError
-		if !errors.As(err, &status) || status.ErrStatus.Code != 403 || !strings.Contains(err.Error(), `admission webhook "`+webhookconfig.ExpansionName+`" denied the request: [Implied by deployments] Pod shop/web-pod: `) {
+		if !errors.As(err, &status) || status.ErrStatus.Code != 403 || !strings.Contains(err.Error(), `admission webhook "`+workloads.EntryName+`" denied the request: [Implied by deployments] Pod shop/web-pod: `) {
 			return fmt.Errorf("answer %v", err)
 		}
 		return nil

@@ -167,7 +167,7 @@ func (g *gatekeeperInstall) entry(t *testing.T, want ...string) {
 		}
 		var got []string
 		for _, w := range c.Webhooks {
-			if w.Name != webhookconfig.LegacyName {
+			if w.Name != gatekeeper.EntryName {
 				return fmt.Errorf("there is an entry %s", w.Name)
 			}
 			for _, r := range w.Rules {

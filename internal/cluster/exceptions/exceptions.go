@@ -243,7 +243,30 @@ func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWe
 	if !validating || !s.served {
 		return nil
 	}
-	return []admissionregistrationv1.MutatingWebhook{webhookconfig.ExceptionEntry(entryName, path, base)}
+	return []admissionregistrationv1.MutatingWebhook{newEntry(base)}
+}
+
+// newEntry returns the entry by which mapd is asked who may write an exception. That is a
+// question of permissions, so its failurePolicy is Fail. It is asked for a new spec, and for a
+// status, which says who was allowed; labels and finalizers can be written while mapd is away.
+func newEntry(base admissionregistrationv1.MutatingWebhook) admissionregistrationv1.MutatingWebhook {
+	w := webhookconfig.NewEntry(base, entryName, path)
+	w.Rules = []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{api.ExceptionGroup}, APIVersions: []string{api.ExceptionVersion},
+			Resources: []string{api.ExceptionResource, api.ExceptionResource + "/status"}, Scope: new(admissionregistrationv1.NamespacedScope),
+		},
+	}}
+	w.FailurePolicy = new(admissionregistrationv1.Fail)
+	w.MatchPolicy = new(admissionregistrationv1.Equivalent)
+	w.NamespaceSelector, w.ObjectSelector, w.ReinvocationPolicy = nil, nil, nil // also in namespaces that are exempt
+	w.SideEffects = new(admissionregistrationv1.SideEffectClassNoneOnDryRun)
+	w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{
+		Name:       "new-exception",
+		Expression: "request.subResource == 'status' || oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec",
+	})
+	return *w
 }
 
 // text is an error on one line.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
-	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/mutators"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
@@ -145,7 +144,7 @@ func (g *Feature) Admitters() map[string]webhook.Admitter {
 }
 
 // Owns implements feature.Feature.
-func (g *Feature) Owns(entry string) bool { return entry == webhookconfig.LegacyName }
+func (g *Feature) Owns(entry string) bool { return entry == EntryName }
 
 // State implements feature.Feature.
 func (g *Feature) State() feature.State {

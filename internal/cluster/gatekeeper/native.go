@@ -16,7 +16,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
-	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
@@ -219,7 +218,7 @@ func (n *natives) observe(rules []admissionregistrationv1.RuleWithOperations) (s
 		s.Called = true
 		return s, served
 	}
-	s.Called = n.own.Routed(webhookconfig.LegacyName, webhookconfig.LegacyEntry(rules, n.own.Base()))
+	s.Called = n.own.Routed(EntryName, newEntry(rules, n.own.Base()))
 	called := n.own.Called()
 	s.Acts = func(k nativepolicies.Key) bool { return k.Group != api.OwnGroup || called(k.Name) }
 	return s, served

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mapd-project/mapd/internal/cluster/feature"
@@ -13,6 +14,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
 	"github.com/mapd-project/mapd/pkg/legacy"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // State is the state of all of Gatekeeper's mutators.
@@ -96,10 +98,42 @@ func stateOf(list []*storedMutator, result *mutators.Result, mode api.Mode, prob
 
 // Entries implements feature.State.
 func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
-	if entry := webhookconfig.LegacyEntry(s.Rules, base); entry != nil && !validating {
+	if entry := newEntry(s.Rules, base); entry != nil && !validating {
 		return []admissionregistrationv1.MutatingWebhook{*entry}
 	}
 	return nil
+}
+
+// EntryName is the name of the webhook's entry for mutators.
+const EntryName = "legacy.mapd.dev"
+
+// newEntry returns the entry for mutators from the rules of the requests that they apply
+// to, or nil without rules. It comes after those of all groups, so that mutators see what
+// policies have done.
+//
+// The entry promises the same as Gatekeeper's own (Gatekeeper spec §9.1): it is
+// skipped if mapd cannot be reached, called once, and for requests in the very
+// version that a rule names. It excludes namespaces with api.IgnoreLabel,
+// Gatekeeper's own objects, and Gatekeeper itself as it is installed by default
+// (Gatekeeper spec §9.2).
+func newEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
+	w := webhookconfig.RulesEntry(base, EntryName, webhook.LegacyPath, rules)
+	if w == nil {
+		return nil
+	}
+	w.FailurePolicy = new(admissionregistrationv1.Ignore)
+	w.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
+	w.MatchPolicy = new(admissionregistrationv1.Exact)
+	if w.NamespaceSelector == nil {
+		w.NamespaceSelector = &metav1.LabelSelector{}
+	}
+	w.NamespaceSelector.MatchExpressions = append(w.NamespaceSelector.MatchExpressions,
+		metav1.LabelSelectorRequirement{Key: api.IgnoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist})
+	// The engine excludes what these do as well, but a call would delay every write to it.
+	w.MatchConditions = append(w.MatchConditions,
+		admissionregistrationv1.MatchCondition{Name: "not-gatekeeper-objects", Expression: "!(request.kind.group in ['" + strings.Join(api.GatekeeperGroups, "', '") + "'])"},
+		admissionregistrationv1.MatchCondition{Name: "not-gatekeeper-itself", Expression: "request.userInfo.username != 'system:serviceaccount:" + api.GatekeeperNamespace + ":gatekeeper-admin'"})
+	return w
 }
 
 // MutatorsName is the ConfigMap in mapd's namespace that says what has become of

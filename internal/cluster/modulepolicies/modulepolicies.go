@@ -18,7 +18,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
-	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -168,7 +167,7 @@ func (g *Feature) Stages() []engine.Stage { return g.whole }
 func (g *Feature) ParamKinds() []schema.GroupVersionKind { return g.aware }
 
 // Owns implements feature.Feature.
-func (g *Feature) Owns(entry string) bool { return webhookconfig.IsModuleEntry(entry) }
+func (g *Feature) Owns(entry string) bool { return IsEntry(entry) }
 
 // Admitters implements feature.Feature.
 func (g *Feature) Admitters() map[string]webhook.Admitter {

@@ -2,6 +2,7 @@ package modulepolicies
 
 import (
 	"errors"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -10,6 +11,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/kubewarden"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // State is the state of all of Kubewarden's policies.
@@ -37,7 +39,7 @@ type PolicyState struct {
 
 func (s *State) add(of *stored, p *kubewarden.Policy, err error) {
 	s.Policies = append(s.Policies, PolicyState{Object: of.Object, ID: p.ID(), Err: err, Loading: errors.Is(err, errNotLoaded)})
-	reach := webhookconfig.ModuleReach(p.Object())
+	reach := webhookconfig.ReachWithDeletions(p.Object())
 	if reach == nil {
 		return
 	}
@@ -79,9 +81,36 @@ func (s *PolicyState) Text() string {
 // Entries implements feature.State.
 func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
 	if validating {
-		return webhookconfig.ModuleEntries(s.validating, false, base)
+		return newEntries(s.validating, false, base)
 	}
-	return webhookconfig.ModuleEntries(s.mutating, true, base)
+	return newEntries(s.mutating, true, base)
+}
+
+const (
+	modulesSuffix    = ".guests.mapd.dev"
+	validatorsSuffix = ".validators.mapd.dev"
+)
+
+// IsEntry reports whether a webhook's entry with that name is for Kubewarden's policies.
+func IsEntry(name string) bool {
+	return strings.HasSuffix(name, modulesSuffix) || strings.HasSuffix(name, validatorsSuffix)
+}
+
+// newEntries returns the entries for policies, at most one for each failurePolicy:
+// mutating ones if mutating is set, else those of a validating configuration.
+func newEntries(reaches []*webhookconfig.Reach, mutating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
+	suffix := validatorsSuffix
+	if mutating {
+		suffix = modulesSuffix
+	}
+	entries, _ := webhookconfig.Divide(reaches)
+	list := webhookconfig.Configuration(webhookconfig.Undivide(entries), base).Webhooks
+	for i := range list {
+		w := &list[i]
+		named := webhookconfig.NewEntry(base, strings.ToLower(string(*w.FailurePolicy))+suffix, webhook.ModulePath(mutating, *w.FailurePolicy))
+		w.Name, w.ClientConfig = named.Name, named.ClientConfig
+	}
+	return list
 }
 
 // ListingName is the ConfigMap in mapd's namespace that says what has become of

@@ -91,9 +91,6 @@ func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 	out := routing{}
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		if _, ok := webhook.ParseName(w.Name); !ok && w.Name != webhookconfig.LegacyName {
-			continue
-		}
 		route := admissionregistrationv1.MutatingWebhook{Rules: w.Rules, MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector}
 		for _, s := range []**metav1.LabelSelector{&route.NamespaceSelector, &route.ObjectSelector} {
 			if *s == nil {

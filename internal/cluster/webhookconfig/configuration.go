@@ -47,7 +47,7 @@ func Configuration(entries []*Entry, base admissionregistrationv1.MutatingWebhoo
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName},
 	}
 	for _, e := range entries {
-		w := newEntry(base, e.Name(), e.Path())
+		w := NewEntry(base, e.Name(), e.Path())
 		e.addTo(w)
 		w.FailurePolicy, w.ReinvocationPolicy = new(e.FailurePolicy), new(e.ReinvocationPolicy)
 		c.Webhooks = append(c.Webhooks, *w)
@@ -55,12 +55,24 @@ func Configuration(entries []*Entry, base admissionregistrationv1.MutatingWebhoo
 	return c
 }
 
-// newEntry returns an entry with a name and a path, and what base says of all entries.
-func newEntry(base admissionregistrationv1.MutatingWebhook, name, path string) *admissionregistrationv1.MutatingWebhook {
+// NewEntry returns an entry with a name and a path, and what base says of all entries. base is
+// not modified.
+func NewEntry(base admissionregistrationv1.MutatingWebhook, name, path string) *admissionregistrationv1.MutatingWebhook {
 	w := base.DeepCopy()
 	w.Name, w.ClientConfig = name, clientConfig(w.ClientConfig, path)
 	w.SideEffects = new(admissionregistrationv1.SideEffectClassNone)
 	w.AdmissionReviewVersions = []string{"v1"}
+	return w
+}
+
+// RulesEntry returns NewEntry with rules for the requests that the given ones match
+// together, in a form that a server accepts, or nil if they match none.
+func RulesEntry(base admissionregistrationv1.MutatingWebhook, name, path string, rules []admissionregistrationv1.RuleWithOperations) *admissionregistrationv1.MutatingWebhook {
+	if rules = mergeRules(normalRules(rules)); len(rules) == 0 {
+		return nil
+	}
+	w := NewEntry(base, name, path)
+	w.Rules = rules
 	return w
 }
 

@@ -63,6 +63,11 @@ func ReachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admiss
 	return reachOf(p, binding, false)
 }
 
+// ReachWithDeletions is ReachOf for a policy without bindings that sees deletions, too.
+func ReachWithDeletions(p *admissionregistrationv1.MutatingAdmissionPolicy) *Reach {
+	return reachOf(p, nil, true)
+}
+
 func reachOf(p *admissionregistrationv1.MutatingAdmissionPolicy, binding *admissionregistrationv1.MatchResources, deletions bool) *Reach {
 	m := p.Spec.MatchConstraints
 	if m == nil {

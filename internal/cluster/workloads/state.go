@@ -10,6 +10,7 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/pkg/legacy"
 	"github.com/mapd-project/mapd/pkg/legacy/expand"
+	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
 // State is what workloads are expanded with.
@@ -66,11 +67,34 @@ func (w *Feature) problems() []string {
 
 // Entries implements feature.State.
 func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
-	entry := webhookconfig.ExpansionEntry(s.Rules, base)
-	if entry == nil || !validating {
+	if entry := newEntry(s.Rules, base); entry != nil && validating {
+		return []admissionregistrationv1.MutatingWebhook{*entry}
+	}
+	return nil
+}
+
+// EntryName is the name of the webhook's entry for workloads.
+const EntryName = "expand.mapd.dev"
+
+// newEntry returns the validating entry for the workloads that rules name, or nil without
+// rules.
+//
+// The entry is skipped if mapd cannot be reached: it tells authors early what admission
+// will do to the objects of their workloads, and admission does it in any case. It
+// excludes workloads that a controller has made of another one, such as the ReplicaSets
+// of a Deployment, of which the author has been warned.
+func newEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
+	w := webhookconfig.RulesEntry(base, EntryName, webhook.ExpandPath, rules)
+	if w == nil {
 		return nil
 	}
-	return []admissionregistrationv1.MutatingWebhook{*entry}
+	w.FailurePolicy = new(admissionregistrationv1.Ignore)
+	w.MatchPolicy = new(admissionregistrationv1.Equivalent)
+	w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{
+		Name:       "not-controlled",
+		Expression: "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(r, has(r.controller) && r.controller)",
+	})
+	return w
 }
 
 // ListingName is the ConfigMap in mapd's namespace that says what has become of

@@ -16,7 +16,6 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/store"
 	"github.com/mapd-project/mapd/internal/cluster/watch"
-	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/workloads/expansion"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/engine"
@@ -162,7 +161,7 @@ func (w *Feature) ParamKinds() []schema.GroupVersionKind {
 }
 
 // Owns implements feature.Feature.
-func (w *Feature) Owns(entry string) bool { return entry == webhookconfig.ExpansionName }
+func (w *Feature) Owns(entry string) bool { return entry == EntryName }
 
 // Expander returns what finds out what becomes of the objects that workloads create, nil
 // before it is known.

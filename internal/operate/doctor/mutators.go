@@ -14,7 +14,6 @@ import (
 
 	"github.com/mapd-project/mapd/internal/cluster/feature"
 	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
-	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/gatekeeper/nativepolicies"
 	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/legacy"
@@ -60,7 +59,7 @@ func (x *examination) mutators(ctx context.Context) {
 		}
 	}
 	if c := x.configuration(); c != nil {
-		g.entry = slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == webhookconfig.LegacyName })
+		g.entry = slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == gatekeeper.EntryName })
 	}
 	for _, c := range x.mutating {
 		if slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == gatekeeperWebhook }) {
@@ -151,7 +150,7 @@ func (g mutators) lines() []Line {
 	lines = append(lines, g.leftPolicies()...)
 	switch {
 	case running > 0 && !g.entry:
-		say(Bad, mutatorsCheck, fmt.Sprintf("no entry %s, so without effect: %d", webhookconfig.LegacyName, running),
+		say(Bad, mutatorsCheck, fmt.Sprintf("no entry %s, so without effect: %d", gatekeeper.EntryName, running),
 			"mapd writes the entries within a second, but new ones only while a replica is ready: see its log")
 	case len(lines) > 0:
 	case running+native == 0:

@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
+	"github.com/mapd-project/mapd/internal/cluster/modulepolicies"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 	"github.com/mapd-project/mapd/internal/operate/install"
 	"github.com/mapd-project/mapd/internal/words"
@@ -126,7 +128,7 @@ func (x *examination) mutation() {
 	// Another check looks at the entry for mutators, and Kubewarden's policies have their
 	// own.
 	have := slices.DeleteFunc(slices.Clone(config.Webhooks), func(w admissionregistrationv1.MutatingWebhook) bool {
-		return w.Name == webhookconfig.LegacyName || webhookconfig.IsModuleEntry(w.Name)
+		return w.Name == gatekeeper.EntryName || modulepolicies.IsEntry(w.Name)
 	})
 	differences := compare(want, policies, have)
 	for _, l := range differences {

@@ -1,4 +1,4 @@
-package webhookconfig
+package gatekeeper
 
 import (
 	"strings"
@@ -7,9 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
-func TestLegacyEntry(t *testing.T) {
+func TestNewEntry(t *testing.T) {
 	pods := admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{"CREATE"},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
@@ -23,18 +25,18 @@ func TestLegacyEntry(t *testing.T) {
 		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"mapd-system"}},
 		}},
-		MatchConditions: MatchConditions("me"),
+		MatchConditions: webhookconfig.MatchConditions("me"),
 		TimeoutSeconds:  new(int32(3)),
 	}
 	before := base.DeepCopy()
 
-	if got := LegacyEntry(nil, base); got != nil {
-		t.Errorf("LegacyEntry(no rules) = %v, want nil", got)
+	if got := newEntry(nil, base); got != nil {
+		t.Errorf("newEntry(no rules) = %v, want nil", got)
 	}
-	if got := LegacyEntry([]admissionregistrationv1.RuleWithOperations{nothing}, base); got != nil {
-		t.Errorf("LegacyEntry(a rule without resources) = %v, want nil", got)
+	if got := newEntry([]admissionregistrationv1.RuleWithOperations{nothing}, base); got != nil {
+		t.Errorf("newEntry(a rule without resources) = %v, want nil", got)
 	}
-	got := LegacyEntry([]admissionregistrationv1.RuleWithOperations{updates, nothing, pods}, base)
+	got := newEntry([]admissionregistrationv1.RuleWithOperations{updates, nothing, pods}, base)
 	want := &admissionregistrationv1.MutatingWebhook{
 		Name:         "legacy.mapd.dev",
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://mapd.example:8443/mutate/legacy")},
@@ -58,12 +60,12 @@ func TestLegacyEntry(t *testing.T) {
 	}
 	got.MatchConditions = nil
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("LegacyEntry (- want):\n%s", diff)
+		t.Errorf("newEntry (- want):\n%s", diff)
 	}
 	if got, want := strings.Join(names, " "), "not-mapd-policies not-auth-reviews not-mapd-itself not-gatekeeper-objects not-gatekeeper-itself"; got != want {
 		t.Errorf("conditions %s, want %s", got, want)
 	}
 	if diff := cmp.Diff(before, &base); diff != "" {
-		t.Errorf("LegacyEntry has modified base (- before):\n%s", diff)
+		t.Errorf("newEntry has modified base (- before):\n%s", diff)
 	}
 }

@@ -1,4 +1,4 @@
-package webhookconfig
+package modulepolicies
 
 import (
 	"slices"
@@ -6,12 +6,14 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
 // Kubewarden's policies see deletions, and those of one failurePolicy share an entry.
-func TestGuestEntries(t *testing.T) {
-	policy := func(name string, failurePolicy admissionregistrationv1.FailurePolicyType, operations ...admissionregistrationv1.OperationType) *Reach {
-		return ModuleReach(&admissionregistrationv1.MutatingAdmissionPolicy{
+func TestNewEntries(t *testing.T) {
+	policy := func(name string, failurePolicy admissionregistrationv1.FailurePolicyType, operations ...admissionregistrationv1.OperationType) *webhookconfig.Reach {
+		return webhookconfig.ReachWithDeletions(&admissionregistrationv1.MutatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 				FailurePolicy: &failurePolicy, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
@@ -26,7 +28,7 @@ func TestGuestEntries(t *testing.T) {
 	}
 	url := "https://example.com"
 	base := admissionregistrationv1.MutatingWebhook{ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url}}
-	reaches := []*Reach{
+	reaches := []*webhookconfig.Reach{
 		policy("a", admissionregistrationv1.Ignore, "CREATE"), policy("b", admissionregistrationv1.Fail, "DELETE"), policy("c", admissionregistrationv1.Fail, "*"),
 	}
 	for _, tt := range []struct {
@@ -37,9 +39,9 @@ func TestGuestEntries(t *testing.T) {
 		{false, []string{"fail.validators.mapd.dev https://example.com/validate/guests/fail", "ignore.validators.mapd.dev https://example.com/validate/guests/ignore"}},
 	} {
 		var got []string
-		for _, w := range ModuleEntries(reaches, tt.mutating, base) {
+		for _, w := range newEntries(reaches, tt.mutating, base) {
 			got = append(got, w.Name+" "+*w.ClientConfig.URL)
-			if !IsModuleEntry(w.Name) {
+			if !IsEntry(w.Name) {
 				t.Errorf("%s is not an entry for guests", w.Name)
 			}
 			deletes := slices.ContainsFunc(w.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
@@ -57,7 +59,7 @@ func TestGuestEntries(t *testing.T) {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
-	if got := ModuleEntries(nil, true, base); len(got) != 0 {
+	if got := newEntries(nil, true, base); len(got) != 0 {
 		t.Errorf("%v for no policies", got)
 	}
 }
