@@ -16,9 +16,11 @@ import (
 const (
 	width, left, right = 960.0, 84.0, 24.0
 	top, panel, gap    = 92.0, 150.0, 44.0
-	// window is how many seconds of writes one point is about.
-	window = 5.0
 )
+
+// window is how many seconds of writes one point is about: 5, and more where that would be
+// more points than can be told apart.
+func (s *Summary) window() float64 { return 5 * max(1, math.Ceil(s.End/1000)) }
 
 const style = `<style>
   .bg { fill: #ffffff } .panel { fill: #f6f8fa; stroke: #d0d7de } .grid { stroke: #d0d7de } .fault { stroke: #9a6700; stroke-dasharray: 3 3 }
@@ -72,6 +74,12 @@ func (s *Summary) SVG() []byte {
 		fmt.Fprintf(&b, `<path class="fault" d="M%.1f %.0fV%.0f"/><text class="s" x="%.1f" y="%.0f">%d</text>`+"\n", x(f.From), top, bottom, x(f.From)+2, top+12, i+1)
 		column := float64(i % 2)
 		fmt.Fprintf(&b, `<text class="s" x="%.0f" y="%.0f">%d %s</text>`+"\n", left+column*430, bottom+44+20*float64(i/2), i+1, html.EscapeString(f.What))
+	}
+
+	step := nice((s.End - begin) / 60 / 8)
+	for minute := step; begin+60*minute < s.End; minute += step {
+		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.0fv-6"/><text class="s" x="%.1f" y="%.0f" text-anchor="middle">%g min</text>`+"\n",
+			x(begin+60*minute), bottom, x(begin+60*minute), bottom-9, minute)
 	}
 
 	// Times of writes have a logarithmic axis, from 1 ms to 100 s.
@@ -160,6 +168,7 @@ func legend(b *bytes.Buffer, y float64, title string, marks ...string) {
 // were not accepted.
 func (s *Summary) windows(what string) (p50, p99, refused []point) {
 	times := map[int][]time.Duration{}
+	window := s.window()
 	for _, l := range s.Writes {
 		switch w := l.Write; {
 		case w.What != what:
@@ -199,7 +208,7 @@ func groupOf(who string) string {
 // series are cores and MiB of groups of processes over time, each window one point.
 func (s *Summary) series() (cpu, mem map[string][]point) {
 	cpu, mem = map[string][]point{}, map[string][]point{}
-	const each = 2 * window
+	each := 2 * s.window()
 	n := int(s.End/each) + 1
 	byWho := map[string][]Line{}
 	for _, l := range s.Uses {
