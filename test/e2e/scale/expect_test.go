@@ -15,8 +15,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/mapd-project/mapd/pkg/mapd"
 	"github.com/mapd-project/mapd/test/e2e/scale/result"
@@ -174,8 +178,10 @@ func (e *expectation) report(t *testing.T, w *world) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.counts) == 0 {
-		t.Error("nothing was checked")
+	for _, what := range []string{"own writes: Pod", "own writes: ConfigMap", "own writes: update", byControllers + "Pod", byControllers + "ReplicaSet", byControllers + "Job"} {
+		if e.counts[what] == nil {
+			t.Errorf("nothing was checked of %q", what)
+		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(e.counts)) {
 		w.data.Add(result.Line{T: w.now(), Check: e.counts[what]})
@@ -186,64 +192,64 @@ func (e *expectation) report(t *testing.T, w *world) {
 	}
 }
 
-// checkEvery is the time between two looks at what controllers have created.
-const checkEvery = 15 * time.Second
+// created are the kinds that controllers create.
+var created = []struct {
+	kind, path string
+	resource   schema.GroupVersionResource
+}{
+	{"Pod", "/api/v1/pods", schema.GroupVersionResource{Version: "v1", Resource: "pods"}},
+	{"ReplicaSet", "/apis/apps/v1/replicasets", schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}},
+	{"Job", "/apis/batch/v1/jobs", schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}},
+}
+
+// ofControllers selects what controllers have created since the cluster was filled.
+const ofControllers = "!" + preloaded + ",!" + streamLabel
 
 // checkOthers checks what controllers create, while they do.
 func (w *world) checkOthers(ctx context.Context) {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			w.checkOnce(ctx, false)
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(w.Dynamic, 0, metav1.NamespaceAll, func(o *metav1.ListOptions) { o.LabelSelector = ofControllers })
+	for _, c := range created {
+		// It fails only where the informer has ended.
+		_, _ = factory.ForResource(c.resource).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(o any) { w.checkOther(o.(*unstructured.Unstructured)) },
+		})
+	}
+	factory.Start(ctx.Done())
+	<-ctx.Done()
+	factory.Shutdown()
+}
+
+// checkLast checks what checkOthers has not seen.
+func (w *world) checkLast(ctx context.Context) {
+	for _, c := range created {
+		var list unstructured.UnstructuredList
+		path := c.path + "?labelSelector=" + url.QueryEscape(ofControllers)
+		err := w.sender.get(ctx, path, &list)
+		for tries := 0; err != nil && tries < 5; tries++ {
+			pause(ctx, time.Second)
+			err = w.sender.get(ctx, path, &list)
+		}
+		if err != nil {
+			w.expect.count(byControllers+c.kind, fmt.Errorf("not checked: %w", err), false)
+		}
+		for i := range list.Items {
+			w.checkOther(&list.Items[i])
 		}
 	}
 }
 
-// created are the kinds that controllers create, and where they are.
-var created = []struct{ kind, version, path string }{
-	{"Pod", "v1", "/api/v1/pods"},
-	{"ReplicaSet", "apps/v1", "/apis/apps/v1/replicasets"},
-	{"Job", "batch/v1", "/apis/batch/v1/jobs"},
-}
+const byControllers = "created by controllers: "
 
-// checkOnce checks what has come since it was called before. The last call must succeed.
-func (w *world) checkOnce(ctx context.Context, last bool) {
+// checkOther checks what a controller has created, once.
+func (w *world) checkOther(u *unstructured.Unstructured) {
 	w.mu.Lock()
 	acting := w.acting
 	w.mu.Unlock()
-	if acting.IsZero() {
+	// Times of objects have whole seconds, so some that are right are left out.
+	if acting.IsZero() || !strings.HasPrefix(u.GetNamespace(), "mix-t") || u.GetCreationTimestamp().Time.Before(acting.Add(time.Second)) || w.expect.isKnown(string(u.GetUID())) {
 		return
 	}
-	for _, c := range created {
-		var list struct{ Items []map[string]any }
-		err := w.sender.get(ctx, c.path+"?labelSelector="+url.QueryEscape("!"+preloaded+",!"+streamLabel), &list)
-		for tries := 0; err != nil && last && tries < 5; tries++ {
-			pause(ctx, time.Second)
-			err = w.sender.get(ctx, c.path+"?labelSelector="+url.QueryEscape("!"+preloaded+",!"+streamLabel), &list)
-		}
-		if err != nil {
-			if ctx.Err() == nil {
-				w.note("list of what controllers created: %v", err)
-			}
-			if last {
-				w.expect.count("created by controllers: "+c.kind, fmt.Errorf("not checked: %w", err), false)
-			}
-			continue
-		}
-		for _, object := range list.Items {
-			u := &unstructured.Unstructured{Object: object}
-			// Times of objects have whole seconds, so some that are right are left out.
-			if !strings.HasPrefix(u.GetNamespace(), "mix-t") || u.GetCreationTimestamp().Time.Before(acting.Add(time.Second)) || w.expect.isKnown(string(u.GetUID())) {
-				continue
-			}
-			object["apiVersion"], object["kind"] = c.version, c.kind // an item of a list has none
-			w.expect.count("created by controllers: "+c.kind, w.expect.settled(object), false)
-		}
-	}
+	w.expect.count(byControllers+u.GetKind(), w.expect.settled(u.Object), false)
 }
 
 func (e *expectation) isKnown(uid string) bool {

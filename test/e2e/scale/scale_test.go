@@ -145,7 +145,7 @@ func TestScale(t *testing.T) {
 	w.data.Add(result.Line{T: w.now(), Phase: result.End})
 	stop()
 	s.finish(t)
-	w.checkOnce(context.WithoutCancel(ctx), true)
+	w.checkLast(context.WithoutCancel(ctx))
 	w.expect.report(t, w)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 
@@ -234,18 +235,16 @@ func (s *stream) finish(t *testing.T) {
 		s.note("%d writes were not sent, because %d were under way", s.dropped, streamBound)
 	}
 	for _, what := range []string{"Pod", "ConfigMap"} {
-		var list struct{ Items []map[string]any }
+		var list unstructured.UnstructuredList
 		path := map[string]string{"Pod": "/api/v1/pods", "ConfigMap": "/api/v1/configmaps"}[what]
 		if err := s.sender.get(t.Context(), path+"?labelSelector="+streamLabel, &list); err != nil {
 			t.Error(err)
 			continue
 		}
-		for _, object := range list.Items {
-			if object["metadata"].(map[string]any)["name"] == "counter" {
-				continue
+		for _, u := range list.Items {
+			if u.GetName() != "counter" {
+				s.expect.count("own writes: "+what+", without an answer", s.expect.settled(u.Object), false)
 			}
-			object["apiVersion"], object["kind"] = "v1", what
-			s.expect.count("own writes: "+what+", without an answer", s.expect.settled(object), false)
 		}
 	}
 }

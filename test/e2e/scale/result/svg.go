@@ -78,8 +78,8 @@ func (s *Summary) SVG() []byte {
 
 	step := nice((s.End - begin) / 60 / 8)
 	for minute := step; begin+60*minute < s.End; minute += step {
-		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.0fv-6"/><text class="s" x="%.1f" y="%.0f" text-anchor="middle">%g min</text>`+"\n",
-			x(begin+60*minute), bottom, x(begin+60*minute), bottom-9, minute)
+		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.0fv6"/><text class="s" x="%.1f" y="%.0f" text-anchor="middle">%g min</text>`+"\n",
+			x(begin+60*minute), top-28, x(begin+60*minute), top-32, minute)
 	}
 
 	// Times of writes have a logarithmic axis, from 1 ms to 100 s.
