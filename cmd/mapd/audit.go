@@ -69,9 +69,10 @@ were created now. Nothing is written to the cluster.
 
 The policies are those of mapd's group in the cluster; with --native, --legacy, --kyverno
 and --kubewarden also those that the API server runs itself, Gatekeeper's mutators,
-Kyverno's mutate rules and Kubewarden's policies. With -p they are those of files instead, which need not be in the
-cluster; parameters, Namespaces and CustomResourceDefinitions that the files lack are
-read from the cluster. With --base, which takes files or "` + fromCluster + `", only what
+Kyverno's mutate rules and Kubewarden's policies. With -p they are those of files
+instead, which need not be in the cluster; parameters, Namespaces and
+CustomResourceDefinitions that the files lack are read from the cluster. With --base,
+which takes files or "` + fromCluster + `", only what
 the policies make different from those of --base is shown.
 
 A policy whose mode is shadow or warn is run as if it were enforced, and its mode is
@@ -80,8 +81,8 @@ given.
 
 Memory does not grow with the number of objects: totals are counted, the first results
 are kept for the report (--diffs), and -o json prints each result when it is known. With
---state, an audit that was ended goes on where it was. Objects are read with at most --qps
-requests a second.
+--state, an audit that was interrupted continues where it stopped. Objects are read with at
+most --qps requests a second.
 
 Output formats:
   table     differences, and totals by kind, policy and field (default)
@@ -150,10 +151,10 @@ func newAudit(s streams) *cobra.Command {
 	f.addUser(cmd)
 	choiceVarP(fl, &f.output, "output", "o", "table", "", auditFormats()...)
 	fl.IntVar(&f.diffs, "diffs", 100, "how many results a report shows, unless it is -o json, which has all")
-	fl.StringVar(&f.state, "state", "", "file that says how far the audit is; if there is one, the audit goes on there")
+	fl.StringVar(&f.state, "state", "", "file that keeps how far the audit is; if the file exists, the audit continues from there")
 	fl.Float32Var(&f.qps, "qps", 10, "requests to the API server a second")
 	fl.DurationVar(&f.timeout, "object-timeout", 5*time.Second, "how long the policies may take for one object")
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's)")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor version of Kubernetes whose CEL libraries are used, from 1.32 on (default the cluster's)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on a terminal")
 	fl.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if an object would change or be denied, or a policy fails")
 	f.fix.add(fl)
@@ -388,7 +389,7 @@ func runAudit(ctx context.Context, s streams, f *auditFlags) error {
 	case errors.Is(err, audit.ErrStateOther):
 		return usagef("audit: %s: %w; delete the file to begin again", f.state, err)
 	case err != nil && ctx.Err() != nil && f.state != "":
-		return &codedError{exitInterrupted, fmt.Errorf("audit: interrupted; the same command goes on where it was, by %s", f.state)}
+		return &codedError{exitInterrupted, fmt.Errorf("audit: interrupted; the same command continues where it stopped, from %s", f.state)}
 	case err != nil:
 		return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
 	}

@@ -36,13 +36,13 @@ type fixFlags struct {
 
 func (f *fixFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.on, "fix", false, "write the results that --select chooses")
-	fl.StringArrayVar(&f.selects, "select", nil, "with --fix: all, or what all hold of: policy=NAME,kind=KIND,namespace=NAME,name=NAME; with policy only what those policies make is written; repeatable")
+	fl.StringArrayVar(&f.selects, "select", nil, "with --fix: all, or the results that meet all criteria of policy=NAME,kind=KIND,namespace=NAME,name=NAME; with policy, only the changes of that policy are written; repeatable")
 	choiceVar(fl, &f.dryRun, "dry-run", "none", ": with --fix or --undo, server has the API server check what would be written, and nothing is", "none", "server")
 	fl.BoolVarP(&f.yes, "yes", "y", false, "with --fix: write without asking")
 	fl.StringVar(&f.undoFile, "undo-file", "mapd-audit-undo.yaml", "with --fix: new file for what the objects were before")
 	fl.BoolVar(&f.pods, "replace-pods", false, "with --fix or --undo: also write what replaces Pods, such as the template of a Deployment, one workload after the other; without it these objects are left out")
-	fl.DurationVar(&f.patience, "rollout-timeout", 10*time.Minute, "with --replace-pods: how long the rollout of a workload may make no progress; if one does not, no other is begun")
-	fl.StringVar(&f.undo, "undo", "", "put back what a --undo-file says, where it is still as it was written, the last write first; "+fromCluster+" is what mapd serve has written for bindings with "+api.ExistingAnnotation+": fix")
+	fl.DurationVar(&f.patience, "rollout-timeout", 10*time.Minute, "with --replace-pods: how long the rollout of a workload may go without progress; after that, no other workload is written")
+	fl.StringVar(&f.undo, "undo", "", "undo the writes that a --undo-file records, the last one first, where nobody has changed the field since; "+fromCluster+" is what mapd serve has written for bindings with "+api.ExistingAnnotation+": fix")
 	fl.StringVar(&f.recordsOf, "undo-namespace", defaultNamespace, "with --undo "+fromCluster+": the namespace of mapd")
 }
 

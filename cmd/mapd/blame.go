@@ -29,7 +29,7 @@ type blameFlags struct {
 	output    string
 }
 
-const blameLong = `Say who wrote which field of an object, and when.
+const blameLong = `Show who wrote which field of an object, and when.
 
 The object is named as kubectl names it: po/web-1, deployment.apps/web. The answer has
 one line for each field, which says where it is from:
@@ -54,7 +54,7 @@ wrote, for as far back as the log goes. The log has one event of audit.k8s.io/v1
 line, or one EventList. It is read once and may be of any length. What it cannot know
 follows from its level:
 
-  Metadata         what mapd's policies changed; of other webhooks, that they did
+  Metadata         what mapd's policies changed; of other webhooks, only that they changed something
   Request          also what other webhooks and patches changed
   RequestResponse  also what each update changed, and generated names
 
@@ -75,7 +75,7 @@ func newBlame(s streams) *cobra.Command {
 	var f blameFlags
 	cmd := &cobra.Command{
 		Use:   "blame KIND/NAME",
-		Short: "Say who wrote which field of an object",
+		Short: "Show who wrote which field of an object",
 		Long:  blameLong,
 		Example: `  mapd blame pod/web-7d4b9c-x2x5w -n shop
   mapd blame deployment/web --field spec.replicas

@@ -34,7 +34,7 @@ archive: the report of mapd doctor; metrics, readiness and logs of the replicas,
 they have counted of each policy, and which fields policies in shadow would change;
 policies, bindings and exceptions with their status; mapd's webhook configurations, Deployment,
 Pods, Service, Lease and events. manifest.json lists the files, what could not be
-had and why.
+collected and why.
 
 A bundle holds no Secrets, parameters, values of objects, values of environment
 variables, messages of events or annotations of others. The texts of policies are in
@@ -42,9 +42,9 @@ it, unless --no-policies is given; mapd's own messages may quote a line of one. 
 changes nothing.
 
 Exit codes:
-  0  all of it
+  0  everything was collected
   2  wrong usage, or no cluster is configured
-  5  some of it could not be had` + clusterExits
+  5  something could not be collected` + clusterExits
 
 func newDebug(s streams) *cobra.Command {
 	cmd := &cobra.Command{

@@ -30,10 +30,10 @@ const doctorLong = `Check mapd's health in a cluster, and print what each check 
   ×  broken
 
 Below ‼, ? and × is what to do. doctor changes nothing; it makes one dry run, to see
-whether the API server reaches mapd. Which objects that Argo CD or Flux applies would
-differ from Git it takes from the ConfigMap mapd-audit of mapd serve --audit-interval.
-Without that it evaluates the policies of mapd's group on at most %d objects of each kind
-that they match, which needs the rights of mapd audit.
+whether the API server reaches mapd. The ConfigMap mapd-audit, which mapd serve
+--audit-interval writes, says which objects that Argo CD or Flux applies would differ from
+Git. Without it, doctor evaluates the policies of mapd's group on at most %d objects of
+each kind that they match, which needs the rights of mapd audit.
 
 Exit codes:
   0    no × and no ?

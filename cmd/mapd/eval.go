@@ -70,17 +70,18 @@ const evalLong = `Run policies on objects and print the results.
 
 Objects are printed in the order of the input: unchanged ones byte for byte,
 changed ones with their comments and the order of their keys. A denied object is
-not printed, so apply the rest only if the exit code is 0. Standard output has data only. Standard error says what each policy
-did, and what had to be simulated: other admission plugins and the validation of
-a server do not run.
+not printed, so apply the rest only if the exit code is 0. Standard output has
+only the results, in the format of -o. Standard error says what each policy did, and
+what had to be simulated: other admission plugins and the validation of a server do
+not run.
 
 Pass Namespaces, CustomResourceDefinitions, parameters and RBAC objects with -p
-too. Those among the objects of -f count as well, RBAC objects excepted, and so do
-policies and bindings there; of two with one name the one of -p counts, or else the
-first. Standard input is read without -f, too, if it is no terminal. Policies do nothing
-without a binding, as in a cluster; use --unbound to try them out. If no policy
-matched an object, standard error says why those did not that may have been expected
-to; with --explain it says so of all policies and bindings.
+too. Except for RBAC objects, those among the objects of -f are used as well, and so
+are policies and bindings there; if two have the same name, the one of -p is used, or
+else the first. Without -f, standard input is read unless it is a terminal. Policies do
+nothing without a binding, as in a cluster; use --unbound to try them out. If no policy
+matched an object, standard error says why, for the policies and bindings that come
+closest; with --explain it says so for all of them.
 
 Gatekeeper's mutators (Assign, AssignMetadata, ModifySet, AssignImage) run after
 the policies, as Gatekeeper runs them: in its order, until nothing changes. Then come
@@ -117,6 +118,7 @@ Exit codes:
   1  an object was denied, with --exit-code one would change, or --orders found something
   2  wrong usage, or input that cannot be read
   3  a policy does not compile or validate; one of --from-cluster is left out, with a warning
+  4  with --from-cluster: the cluster does not answer or may not be read
   5  some inputs failed, the others were done (also if another was denied)`
 
 func newEval(s streams) *cobra.Command {
@@ -148,11 +150,11 @@ func newEval(s streams) *cobra.Command {
 	f.fromCluster.add(cmd)
 	choiceVarP(fl, &f.output, "output", "o", "yaml", "", outputs...)
 	f.addRequest(cmd)
-	fl.BoolVar(&f.explain, "explain", false, "say of every policy and binding that did nothing which of its criteria did not hold")
-	fl.BoolVar(&f.trace, "trace", false, "say of every condition, variable and mutation what it gave, which values it read and what it cost")
+	fl.BoolVar(&f.explain, "explain", false, "print for every policy and binding that did nothing which of its criteria did not hold")
+	fl.BoolVar(&f.trace, "trace", false, "print for every condition, variable and mutation its result, the values that it read and its cost")
 	fl.BoolVar(&f.blame, "blame", false, "print the objects as YAML, and behind each field that changed which policy, binding, parameter and mutation did it")
-	fl.BoolVar(&f.inPlace, "in-place", false, "write the results into the files that the objects are from; a file of which an object is denied or fails stays as it is")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "of messages print only errors and denials")
+	fl.BoolVar(&f.inPlace, "in-place", false, "write the results into the files that the objects are from; a file stays as it is if one of its objects is denied or fails")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no messages but errors and denials")
 	fl.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if an object would change, as kubectl diff does")
 	fl.BoolVar(&f.expand, "expand", false, "also evaluate what workloads create, such as the Pods of a Deployment")
 	f.orders.add(fl)
@@ -215,7 +217,7 @@ type userFlags struct {
 
 func (f *userFlags) addUser(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.user, "request-user", "", "who asks (default kubernetes-admin of the group system:masters)")
+	fl.StringVar(&f.user, "request-user", "", "the user who makes the request (default kubernetes-admin of the group system:masters)")
 	fl.StringArrayVar(&f.groups, "request-group", nil, "a group of that user; repeatable")
 }
 
@@ -223,9 +225,9 @@ func (f *userFlags) addUser(cmd *cobra.Command) {
 func (f *evalFlags) addReading(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "the namespace of namespaced objects that name none (default \"default\"); objects that name another one are refused")
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default 1.37)")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor version of Kubernetes whose CEL libraries are used, from 1.32 on (default 1.37)")
 	fl.BoolVar(&f.unbound, "unbound", false, "run policies that have no binding as if bound to everything")
-	choiceVar(fl, &f.mode, "mode", modeWritten, ": whether policies in shadow or that warn are taken as such, or as if all were enforced; shares stay as they are", modeWritten, modeEnforce)
+	choiceVar(fl, &f.mode, "mode", modeWritten, ": with written, policies in the mode shadow or warn change nothing; with enforce, all policies run as if enforced; the share of a binding counts with both", modeWritten, modeEnforce)
 	fl.BoolVar(&f.raw, "raw", false, "take the objects as they are: without schemas and without a server's defaults")
 	fl.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long the policies may take for one object, and for what it creates")
 	f.modules.add(cmd)

@@ -36,7 +36,7 @@ type evalCluster struct {
 
 func (f *evalCluster) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.BoolVar(&f.on, "from-cluster", false, "also read the policies of a cluster, with their bindings, params, CRDs and Namespaces, and the objects that are named as arguments; of two with one name the one of -p counts")
+	fl.BoolVar(&f.on, "from-cluster", false, "also read the policies of a cluster, with their bindings, params, CRDs and Namespaces, and the objects that are named as arguments; if two have the same name, the one of -p is used")
 	fl.BoolVar(&f.native, "native", false, "with --from-cluster: the policies of admissionregistration.k8s.io instead of mapd's, Gatekeeper's, Kyverno's and Kubewarden's")
 	f.cluster.add(fl)
 }

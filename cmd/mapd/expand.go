@@ -25,10 +25,10 @@ import (
 
 const expandLong = `Print the objects that workloads create, as policies leave them.
 
-The Pods of Deployments, ReplicaSets, StatefulSets, DaemonSets,
-ReplicationControllers and Jobs are known, and the Jobs of CronJobs. Gatekeeper's
+mapd knows the Pods of Deployments, ReplicaSets, StatefulSets, DaemonSets,
+ReplicationControllers and Jobs, and the Jobs of CronJobs. Gatekeeper's
 ExpansionTemplates (-p) say what other kinds create; for the kinds of their applyTo
-they take the place of what is known.
+they replace what mapd knows.
 
 First the policies and mutators run on the workload, then on each object that it
 creates, and that object is expanded in turn. Mutators with match.source Generated

@@ -35,13 +35,13 @@ type exportFlags struct {
 const exportLong = `Write policies in the form in which API servers take them from files.
 
 --static writes manifest files for the directory staticManifestsDir of API servers from
-Kubernetes 1.37 on. Manifest policies are there before the server answers its first
+Kubernetes 1.37 on. Manifest policies are in force before the server answers its first
 request, and nobody can change them through the API. They have no parameters, so a
 policy is written once for each parameter that its bindings find, with the values in
 it. When a parameter changes, export again.
 
-Standard error says of each policy what was written for it, and why nothing can be:
-bindings in mode shadow or with a share, parameters that are not there, and others.
+Standard error says of each policy what was written for it, or why nothing was: a binding
+is in mode shadow or takes a share, a parameter is missing, and other reasons.
 
 Before anything is written, the policies and what was made of them run on the same
 requests: generated ones, and the objects of -f. --verify=false leaves that out.
@@ -81,7 +81,7 @@ func newExport(s streams) *cobra.Command {
 	fl.BoolVar(&f.verify, "verify", true, "compare the policies with what was made of them")
 	fl.StringArrayVarP(&f.objects, "filename", "f", nil, "objects to compare on, besides generated ones; repeatable")
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "namespace of parameters that name none (default default)")
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries the API servers have (default the newest)")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor version of Kubernetes whose CEL libraries the API servers have (default the newest)")
 	cmd.AddCommand(newExportIgnore(s))
 	return cmd
 }

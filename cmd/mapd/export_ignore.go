@@ -24,16 +24,16 @@ With -f or -k, the fields are those that the policies change in these objects, a
 elements of lists are named by their keys. Without, they are those that the policies
 change in objects that mapd makes up from the expressions of the policies: some may be
 missing, and a rule may be about every element of a list. Standard error warns of each
-rule that says more than is meant.
+rule that ignores more than the policies write.
 
 Rules for Argo CD have JSON pointers, and jq expressions where an element of a list has
 a key. With syncOptions: [RespectIgnoreDifferences=true], a sync leaves the fields alone,
-too. Rules for Flux have JSON pointers only, so an element of a list is the one at a
-place; without -f such a field is left out.
+too. Rules for Flux have JSON pointers only, so they name an element of a list by its
+index; without -f such a field is left out.
 
-A field that a policy writes while an object is admitted has the manager of whoever sent
-it, so no manager tells it apart. What mapd audit --fix wrote has the manager mapd-audit,
-which --fixes has Argo CD trust.
+A field that a policy writes while an object is admitted belongs to the field manager of
+whoever sent the object, so a rule cannot go by the manager. What mapd audit --fix wrote
+has the manager mapd-audit; with --fixes, the rules for Argo CD trust that manager.
 
 Where manifests can be rendered with the policies (mapd krm, mapd post-render), no rule
 is needed.

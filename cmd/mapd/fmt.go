@@ -28,9 +28,9 @@ as it is, byte by byte, and comments stay, those in expressions too. Each result
 again: it has the same syntax tree. Standard input (-) is printed.
 
 These are left alone: expressions in JSON, between YAML's brackets, with an anchor or with a
-tag, and other texts than the expressions of MutatingAdmissionPolicies and
-ValidatingAdmissionPolicies. Those of Kyverno's MutatingPolicies are such: for controllers
-Kyverno rewrites their text.
+tag, and all texts but the expressions of MutatingAdmissionPolicies and
+ValidatingAdmissionPolicies. Kyverno's MutatingPolicies are left alone as well, because
+Kyverno rewrites the text of their expressions for controllers.
 
 Exit codes:
   0  everything is formatted

@@ -22,10 +22,13 @@ func newInspect(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect MODULE.wasm",
 		Short: "Print what a Kubewarden policy says of itself, and whether mapd runs it",
-		Long: `inspect reads the metadata that kwctl annotate writes into a WebAssembly module,
-compiles the module, and makes an instance of it. Nothing asks the policy anything.
+		Long: `Print the metadata that kwctl annotate writes into a WebAssembly module, and whether mapd
+runs the module: it is compiled and instantiated, but the policy is not called.
 
-The exit code is 3 if mapd does not run the module; the reason is printed.`,
+Exit codes:
+  0  mapd runs the module
+  2  wrong usage, or a file that cannot be read
+  3  mapd does not run the module; the reason is printed`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("inspect: name one module: mapd inspect MODULE.wasm")

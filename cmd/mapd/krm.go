@@ -28,13 +28,14 @@ kustomize and kpt find an item again, and those stay as they are. Items with the
 annotation config.kubernetes.io/local-config, and files of kustomize and kpt, stay
 as they are; policies and what they need among them are used.
 
-functionConfig has the policies, by path below the working directory or themselves:
+functionConfig names files with policies, by paths below the working directory, or holds the
+policies themselves:
 
   apiVersion: krm.mapd.dev/v1alpha1
   kind: Policies
   metadata: {name: policies}
   spec:
-    paths: [policies/]      # files and directories, of which links may not lead out
+    paths: [policies/]      # files and directories; no link may lead out of the working directory
     policies: []            # objects
     namespace: shop         # of items that name none
     external: answers.yaml  # recorded answers of external data, also below
@@ -42,8 +43,8 @@ functionConfig has the policies, by path below the working directory or themselv
     unbound: false
     assume: false
 
-or it is a ConfigMap with the same in data: paths one a line, policies as YAML. -p has
-more policies, and a flag counts before the field.
+or it is a ConfigMap with the same in data: one path per line, policies as YAML. -p adds
+policies. A flag has precedence over the field of the same name.
 
 Results of severity info are the fields that changed, of severity warning what policies
 warn of, of severity error what was denied or failed: then no item is changed.

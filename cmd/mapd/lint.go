@@ -36,7 +36,7 @@ type lintFlags struct {
 const lintLong = `Find mistakes in policies.
 
 Pass bindings, CustomResourceDefinitions, Namespaces and parameters among the files: rules
-hold policies against them. What is not given is not missed. Nothing is run on an object.
+check policies against them, and do not report that one is missing. No policy is run.
 Of Gatekeeper's mutators only the names of their fields are looked at (unknown-field), of
 Kyverno's policies only what mapd makes of their mutate rules (kyverno).
 
@@ -76,7 +76,7 @@ func newLint(s streams) *cobra.Command {
 	fl.StringArrayVarP(&f.kustomize, "kustomize", "k", nil, "also what the kustomization in this directory makes; nothing is fetched; repeatable")
 	recursiveVar(fl, &f.recursive)
 	choiceVarP(fl, &f.output, "output", "o", "text", "", "text", "json", "sarif", "github")
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minors of the servers that policies are for, such as 1.36 or 1.32-1.37 (default 1.37)")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor versions of the servers that policies are for, such as 1.36 or 1.32-1.37 (default 1.37)")
 	choiceVar(fl, &f.failOn, "fail-on", "error", ": the least severity that makes the exit code 1", "error", "warning", "info", "none")
 	fl.StringSliceVar(&f.rules, "rule", nil, "use these rules only, separated by commas; repeatable")
 	fl.BoolVar(&f.list, "rules", false, "list the rules instead")

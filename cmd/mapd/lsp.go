@@ -47,7 +47,7 @@ func newLSP(s streams) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minors of the servers that policies are for, such as 1.36 or 1.32-1.37 (default 1.37)")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor versions of the servers that policies are for, such as 1.36 or 1.32-1.37 (default 1.37)")
 	fl.Bool("stdio", true, "speak on standard input and output, as editors say; there is no other way")
 	return cmd
 }

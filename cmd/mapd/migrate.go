@@ -76,7 +76,7 @@ generated ones. It counts the objects without a difference; that is evidence, no
 a proof. It only reads the cluster, and does not print the contents of Secrets.
 
 --values params --external-snapshot FILE writes policies for mutators with external
-data, too. They ask nobody: a policy looks the string at the location, or the user
+data, too. They call no Provider: a policy looks the string at the location, or the user
 name, up in a ConfigMap with the values of FILE. What FILE lacks fails as the
 mutator's failurePolicy says. A ConfigMap holds 1 MiB and keys of 253 characters, in
 which each character besides letters, digits, "-" and "." counts three times or more.
@@ -139,7 +139,7 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	choiceVar(fl, &f.groupBy, "group-by", "order", ": mutators share a policy if their order matters, or also if they match the same requests", "order", "match")
 	fl.StringVar(&f.namePrefix, "name-prefix", "", "begins the names of all policies, bindings and files")
 	fl.StringVar(&f.report, "report", "", "write a report to FILE.json, FILE.md or FILE.html")
-	fl.BoolVar(&f.live, "live", false, "keep the policies in the cluster and true to its mutators until interrupted, as mapd serve --legacy native does")
+	fl.BoolVar(&f.live, "live", false, "keep the policies in the cluster in step with its mutators until interrupted, as mapd serve --legacy native does")
 	fl.BoolVar(&f.verify, "verify", false, "compare both sides on objects")
 	addComparison(fl, &f.objects, &f.generated, &f.seed)
 	return cmd

@@ -63,8 +63,9 @@ is needed, and nothing is written to the cluster.
 -f, and generated ones that have what the rule mentions. Kyverno's side is an
 interpreter of its rules; what it does not know is not verified, and the outcome says
 so. A MutatingPolicy is compared with itself as it was written, and for controllers
-with what it does to the Pod of their template. It counts the objects without a difference; that is evidence, not a proof. The
-policies are written only if there is an --output-dir.
+with what it does to the Pod of their template. --verify counts the objects without a
+difference; that is evidence, not a proof. The policies are written only if there is an
+--output-dir.
 
 Exit codes:
   0  all exact; with --verify, no difference that a verdict does not name

@@ -39,8 +39,8 @@ type playgroundFlags struct {
 }
 
 const playgroundLong = `Serve the playground, a page with mapd in it, to browsers on this machine, and open
-it. One writes policies and objects there and sees at each keystroke what a server would
-store and why. mapd runs in the browser: nothing that one writes is sent to this
+it. You write policies and objects there and see at each keystroke what a server would
+store and why. mapd runs in the browser: nothing that you write is sent to this
 command or anywhere else, and the command serves the files of the page and nothing else.
 
 FILEs (or directories, or - for standard input) are what the page begins with: policies and

@@ -36,15 +36,16 @@ type promoteFlags struct {
 const promoteLong = `Move policies from mapd to the API servers, or back with --demote.
 
 The native policy and its bindings are written beside mapd's. When every API server
-runs them, mapd's policy goes to shadow: from what native policies have made, it must
-change nothing. If it would, everything goes back. When --canary-requests agree, or as
-many as have come within --canary-time, mapd's objects are deleted. If fewer than
---canary-least have come, nothing is proven and everything goes back. Every request is
-mutated at every moment, some of them by both sides.
+runs them, mapd's policy goes to the mode shadow, in which it sees the objects as the native
+policies have left them. If it would still change one, everything goes back. When it has
+changed nothing in --canary-requests requests, or in those that have come within
+--canary-time, mapd's objects are deleted. If fewer than --canary-least have come, nothing is
+proven and everything goes back. At every moment each request is mutated, some by both sides.
 
-Therefore a policy is moved only if it leaves alone what it has made, which is tried on
-objects of the cluster, on generated ones and on those of -f. With --allow-window others
-are moved, too: for a while (--settle) requests are mutated twice, and there is no canary.
+Therefore a policy is moved only if it is idempotent: run on its own result, it changes
+nothing. That is tried on objects of the cluster, on generated ones and on those of -f.
+With --allow-window others are moved, too: for a while (--settle) requests are mutated
+twice, and there is no canary.
 
 All state is in the objects. After an interruption run the same command again, here or
 elsewhere, or go back with --demote. Policies are moved one after the other, and only one
@@ -72,9 +73,9 @@ func newPromote(s streams) *cobra.Command {
 	fl.BoolVar(&f.demote, "demote", false, "move native policies back to mapd")
 	fl.BoolVar(&f.all, "all", false, "all policies of mapd; with --demote all that were promoted")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print the checks and the steps, and change nothing")
-	fl.StringArrayVarP(&f.files, "filename", "f", nil, "objects on which the policy must leave alone what it has made; repeatable")
+	fl.StringArrayVarP(&f.files, "filename", "f", nil, "objects on which to try that the policy is idempotent; repeatable")
 	fl.IntVar(&f.sample, "sample", 200, "how many objects of the cluster to try that on")
-	fl.BoolVar(&f.window, "allow-window", false, "move policies that change again what they have made; for a while requests are mutated twice")
+	fl.BoolVar(&f.window, "allow-window", false, "also move policies that are not idempotent; for a while requests are mutated twice")
 	fl.BoolVar(&f.everywhere, "everywhere", false, "let native policies act in the namespaces that mapd leaves out, too")
 	fl.DurationVar(&f.settle, "settle", time.Minute, "how long requests have to end that began before every API server ran the native policy; servers end requests after their --request-timeout, 1m by default")
 	fl.IntVar(&f.requests, "canary-requests", 50, "how many requests mapd and the API servers must agree on; 0: none")

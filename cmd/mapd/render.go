@@ -34,17 +34,17 @@ func (f *renderFlags) add(cmd *cobra.Command) {
 	f.external.watch = true
 	fl.DurationVar(&f.maxAge, "max-age", 0, "refuse a file of mapd snapshot that is older, such as 720h (default any age)")
 	fl.BoolVar(&f.assume, "assume", false, "go on without what only a cluster has and was not given, as mapd eval does")
-	fl.BoolVarP(&f.quiet, "quiet", "q", false, "of messages print only errors and denials")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no messages but errors and denials")
 	f.output = "yaml"
 }
 
 // renderHelp is what the help of these commands says of what a cluster has.
 const renderHelp = `
-What the policies need of a cluster is given with -p: parameters, the labels of
-Namespaces, CustomResourceDefinitions, RBAC objects; answers of external data with
---external. mapd snapshot writes a file with most of it. What is missing is named, and
-nothing is changed. The namespace of objects that name none is -n. --assume goes on as
-mapd eval does.
+Pass what the policies need of a cluster with -p: parameters, Namespaces with their labels,
+CustomResourceDefinitions, RBAC objects; and answers of external data with --external. mapd
+snapshot writes a file with most of it. If something is missing, mapd names it and changes
+nothing; with --assume it goes on, as mapd eval does. -n is the namespace of objects that
+name none.
 
 A warning says if the policies would change their own result again: then a cluster
 stores something else than was rendered.`

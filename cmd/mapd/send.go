@@ -40,7 +40,13 @@ type sendFlags struct {
 const sendLong = `Send objects to a mutating webhook, as an API server does, and print the answers.
 
 Each object is sent as the AdmissionReview of its creation; an AdmissionReview
-is sent as it is.`
+is sent as it is.
+
+Exit codes:
+  0  done
+  1  an object was denied
+  2  wrong usage, or a file that cannot be read
+  5  some inputs failed, or the server could not be reached`
 
 // newSend is the other end of serve: a webhook can be tried without a cluster.
 func newSend(s streams) *cobra.Command {

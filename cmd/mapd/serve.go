@@ -90,7 +90,7 @@ certificate and the status of the objects. mapd install installs all that.
 
 With --policies the policies are those of the files, and POST /mutate takes an
 AdmissionReview of admission.k8s.io/v1. serve watches the files; SIGHUP makes it
-read them although it noticed no change. An edit takes effect without a restart and
+read them even if it noticed no change. An edit takes effect without a restart and
 without a lost request, as soon as the files have stayed the same for half a second,
 or for two if one became shorter: a writer may not have finished. A broken edit has no
 effect: the log has its position, /readyz?verbose shows it, and the policies of
@@ -131,13 +131,13 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8443", "address to listen on; port 0 takes a free one")
 	fl.StringVar(&f.tlsCert, "tls-cert", "", "file with the serving certificate; it is read again when it changes")
 	fl.StringVar(&f.tlsKey, "tls-key", "", "file with its key")
-	fl.StringVar(&f.clientCA, "client-ca", "", "file with the authority of the API server's client certificate; without one of it nobody may send reviews")
+	fl.StringVar(&f.clientCA, "client-ca", "", "file with the CA bundle for client certificates: only clients with a certificate that it signed, such as the API server, may send reviews")
 	f.callers.add(fl)
-	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor whose CEL libraries are there, from 1.32 on (default the cluster's, or 1.37)")
+	fl.StringVar(&f.kubernetes, "kubernetes", "", "the minor version of Kubernetes whose CEL libraries are used, from 1.32 on (default the cluster's, or 1.37)")
 	fl.BoolVar(&f.warn, "warn-on-mutation", false, "tell clients which policy changed which field, as a warning")
-	choiceVar(fl, &f.legacy, "legacy", "", ": whether Gatekeeper's mutators run; with shadow mapd says what they would change, with native (cluster) it also keeps policies in their place where these do the same (default on for files, off in a cluster, which needs more rights)", legacyOn, legacyShadow, legacyNative, legacyOff)
+	choiceVar(fl, &f.legacy, "legacy", "", ": whether Gatekeeper's mutators run; with shadow mapd says what they would change, with native (cluster) it also writes policies that replace the mutators for which a policy does exactly the same (default on for files; off in a cluster, where it needs more rights)", legacyOn, legacyShadow, legacyNative, legacyOff)
 	fl.BoolVar(&f.expansion, "expansion", false, "warn the authors of workloads of what admission will do to the objects that these create, or deny where an ExpansionTemplate says so")
-	choiceVar(fl, &f.kubewarden, "kubewarden", "", ": whether Kubewarden's policies run; with shadow mapd says what they would do (default on for files, off in a cluster, which needs more rights)", legacyOn, legacyShadow, legacyOff)
+	choiceVar(fl, &f.kubewarden, "kubewarden", "", ": whether Kubewarden's policies run; with shadow mapd says what they would do (default on for files; off in a cluster, where it needs more rights)", legacyOn, legacyShadow, legacyOff)
 	choiceVar(fl, &f.logLevel, "log-level", "info", "", "debug", "info", "warn", "error")
 	choiceVar(fl, &f.logFormat, "log-format", "text", "", "text", "json")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "the same as --log-level debug")
@@ -145,7 +145,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.traceSample, "trace-sample", "", "send traces to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT: those that the API server records, and this share of the reviews without one, from 0 to 1 (default none)")
 	fl.StringVar(&f.reviewMemory, "review-memory", "", "memory that all reviews may hold together, such as 128Mi (default what the limit of the container leaves beside the policies)")
 	fl.IntVar(&f.connections, "max-connections", 1000, "connections that may be open at once, three quarters of them from one address")
-	fl.DurationVar(&f.delay, "shutdown-delay", 0, "how long to go on accepting connections after SIGTERM, for those who do not know yet")
+	fl.DurationVar(&f.delay, "shutdown-delay", 0, "how long to go on accepting connections after SIGTERM, for clients that do not know of it yet")
 
 	f.modules.add(cmd)
 	f.providers.add(fl)
@@ -157,22 +157,22 @@ func newServe(s streams) *cobra.Command {
 	fl.DurationVar(&f.poll, "poll", 5*time.Second, "files: how often to look for changes that the file system does not report")
 
 	f.cluster.addPlace(fl)
-	choiceVar(fl, &f.recordSink, "record-sink", sinkNone, ": cluster: where records of which policy changed which fields are kept besides memory: in a ConfigMap of each replica, or as events at the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT", sinkNone, sinkConfigMap, sinkOTel)
+	choiceVar(fl, &f.recordSink, "record-sink", sinkNone, " (cluster): where records of which policy changed which fields are kept besides memory: in a ConfigMap of each replica, or as events at the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT", sinkNone, sinkConfigMap, sinkOTel)
 	fl.BoolVar(&f.externalData, "external-data", false, "cluster: ask the Providers of the cluster (externaldata.gatekeeper.sh), which needs more rights; with --policies, those among the files are asked")
 	fl.StringVar(&f.namespace, "namespace", "", "cluster: the namespace that mapd runs in (default that of its Pod, or "+defaultNamespace+")")
 	fl.StringVar(&f.service, "service", "mapd", "cluster: the Service in that namespace by which the API server reaches mapd")
 	fl.Int32Var(&f.servicePort, "service-port", 443, "cluster: the port of that Service")
 	fl.StringVar(&f.url, "url", "", "cluster: the URL by which the API server reaches mapd, instead of a Service")
 	fl.StringVar(&f.secret, "secret", "mapd-tls", "cluster: the Secret in which mapd keeps its certificate, unless --tls-cert is given")
-	fl.StringVar(&f.lease, "lease", "mapd", "cluster: the Lease whose holder writes")
-	fl.StringVar(&f.tlsCA, "tls-ca", "", "cluster: file with the authority of --tls-cert, for the API server")
+	fl.StringVar(&f.lease, "lease", "mapd", "cluster: the Lease whose holder writes the webhook configurations, the certificate and status")
+	fl.StringVar(&f.tlsCA, "tls-ca", "", "cluster: file with the CA bundle by which the API server verifies --tls-cert")
 	fl.DurationVar(&f.validity, "cert-validity", 90*24*time.Hour, "cluster: how long a serving certificate lasts; it is replaced after two thirds of it")
 	fl.DurationVar(&f.caValidity, "ca-validity", 5*365*24*time.Hour, "cluster: how long the authority that signs it lasts")
 	fl.StringSliceVar(&f.exempt, "exempt-namespace", api.ExemptNamespaces(), "cluster: namespaces besides mapd's own that no policy reaches")
-	fl.DurationVar(&f.auditInterval, "audit-interval", 0, "cluster: how long after an audit of all objects the next one begins, at least 10m, which needs the right to read them (default none)")
-	choiceVar(fl, &f.reports, "reports", noReports, ": cluster: write the outcome of each audit of --audit-interval as Reports of openreports.io, or PolicyReports of wgpolicyk8s.io, one for each namespace", append([]string{noReports}, reports.Names()...)...)
+	fl.DurationVar(&f.auditInterval, "audit-interval", 0, "cluster: audit all objects, and again so long after each audit, at least 10m; this needs the right to read all objects (default no audits)")
+	choiceVar(fl, &f.reports, "reports", noReports, " (cluster): write the outcome of each audit of --audit-interval as Reports of openreports.io, or PolicyReports of wgpolicyk8s.io, one for each namespace", append([]string{noReports}, reports.Names()...)...)
 	f.existing.add(fl)
-	fl.BoolVar(&f.endless, "exceptions-without-end", false, "cluster: take PolicyExceptions that have no end")
+	fl.BoolVar(&f.endless, "exceptions-without-end", false, "cluster: accept PolicyExceptions that have no end")
 	fl.BoolVar(&f.adopt, "adopt", false, "cluster: take the webhook configurations from another installation of mapd that has them")
 	fl.DurationVar(&f.timeout, "webhook-timeout", 5*time.Second, "cluster: how long the API server waits for mapd, from 1s to 30s")
 	return cmd
@@ -430,7 +430,7 @@ func (f *serveFlags) run(ctx context.Context, options webhook.Options, get func(
 	connections := f.connections
 	if files := openFiles(); files > 0 && connections > files/2 {
 		connections = files / 2
-		options.Log.Warn("fewer connections than --max-connections: each is an open file", "connections", connections, "openFiles", files)
+		options.Log.Warn("fewer connections are accepted than --max-connections says: each needs an open file", "connections", connections, "openFiles", files)
 	}
 	server := &webhook.Server{Handler: webhook.NewHandler(options), Certificate: get, Delay: f.delay, Connections: connections}
 	if err := server.Run(ctx, listener); err != nil {

@@ -21,7 +21,7 @@ type callerFlags struct {
 }
 
 func (f *callerFlags) add(fl *pflag.FlagSet) {
-	choiceVar(fl, &f.tokens, "caller-tokens", string(callertoken.Off), ": cluster: what becomes of a review without a valid token of an API server (Kubernetes' APIServerWebhookAuthenticationToken): nothing, a warning in the log, or a refusal",
+	choiceVar(fl, &f.tokens, "caller-tokens", string(callertoken.Off), " (cluster): what becomes of a review without a valid token of an API server (Kubernetes' APIServerWebhookAuthenticationToken): nothing, a warning in the log, or a refusal",
 		string(callertoken.Off), string(callertoken.Warn), string(callertoken.Require))
 	fl.StringVar(&f.issuer, "caller-token-issuer", "", "cluster: who issues these tokens (default the issuer that the API server publishes)")
 	fl.StringVar(&f.keys, "caller-token-keys", "", "cluster: file with the issuer's public keys, a JSON Web Key Set; it is read again when it changes (default the keys that the API server publishes)")

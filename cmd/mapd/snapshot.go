@@ -33,7 +33,7 @@ const snapshotLong = `Write what policies read of a cluster to a file, for mapd 
 These are the parameters that the bindings name, the Namespaces with their labels and
 annotations, and the CustomResourceDefinitions of the groups that policies are about.
 The file begins with the date, the Kubernetes version, and a digest of each object.
-mapd krm, post-render, eval and expand hold the objects against the digests, and refuse a
+mapd krm, post-render, eval and expand compare the objects with the digests, and refuse a
 file that somebody has edited. mapd krm and post-render also refuse one that is older
 than --max-age says.
 

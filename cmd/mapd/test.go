@@ -81,7 +81,7 @@ func newTest(s streams) *cobra.Command {
 	fl.SortFlags = false
 	fl.StringVar(&f.run, "run", "", "run only the cases whose FILE/NAME the regular expression matches")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print every case and what its policies did")
-	fl.IntVar(&f.count, "count", 1, "run each case so many times; all have to give the same")
+	fl.IntVar(&f.count, "count", 1, "run each case this many times; the results must be the same")
 	fl.IntVar(&f.parallel, "parallel", 0, "how many cases run at once (default as many as there are cores)")
 	choiceVarP(fl, &f.output, "output", "o", "text", "", suite.Formats...)
 	fl.BoolVar(&f.update, "update", false, "update the expectations of failing cases, after printing the differences")
