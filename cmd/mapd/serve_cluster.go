@@ -183,7 +183,7 @@ func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Stor
 	start := func(what string, ctx context.Context, run func(context.Context) error) {
 		background.Go(func() {
 			if err := run(ctx); err != nil && ctx.Err() == nil {
-				log.Error("stopped by an error", "what", what, "error", err)
+				log.Error("a part of mapd ended with an error", "part", what, "error", err)
 			}
 		})
 	}
@@ -271,7 +271,7 @@ func (f *serveFlags) waitForServer(ctx context.Context, kube kubernetes.Interfac
 					return nil, err
 				}
 			}
-			log.Info("the API server is there", "version", info.GitVersion, "expressions", expressions)
+			log.Info("the API server answers", "version", info.GitVersion, "expressions", expressions)
 			if assumed := cel.Assumed(minor); assumed != "" {
 				log.Warn("the API server is newer than mapd", "version", info.GitVersion, "assumed", assumed)
 			}

@@ -166,7 +166,7 @@ func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 	}
 	for _, p := range l.Policies {
 		if p.Rollout().Breaker != nil {
-			s.log.Warn("breakers count in a cluster only: this one never trips", "policy", p.Name())
+			s.log.Warn("breakers work in a cluster only: the breaker of this policy never trips", "policy", p.Name())
 		}
 		for _, w := range policy.Warnings(p, l.Types) {
 			s.log.Warn("policy will fail", "policy", p.Name(), "field", w.Field, "line", w.Line, "column", w.Column, "warning", w.Message)
@@ -204,7 +204,7 @@ func (s *source) loadedMutators(l *policyset.Loaded) {
 			s.log.Info("mutator does not run", "mutator", m.Mutator.ID(), "reason", m.Reason)
 		}
 		for _, n := range m.Notes {
-			s.log.Info("mutator may not mean what it says", "mutator", m.Mutator.ID(), "field", n.Field, "note", n.Message)
+			s.log.Info("mutator may do something else than expected", "mutator", m.Mutator.ID(), "field", n.Field, "note", n.Message)
 		}
 	}
 	s.metrics.MutatorsPublished(states, l.Shapes())

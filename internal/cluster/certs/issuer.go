@@ -188,7 +188,7 @@ func (i *Issuer) adopt() {
 	if text := strings.Join(problems, "; "); text != i.problems {
 		i.problems = text
 		if text != "" && i.held.bundle != nil {
-			i.log.Warn("the Secret is damaged; what was in use stays in use", "problems", text)
+			i.log.Warn("the Secret is damaged; the current certificate stays in use", "problems", text)
 		}
 	}
 	i.use(merge(found, i.held, now))
@@ -204,7 +204,7 @@ func (i *Issuer) acceptUnannounced(secret *corev1.Secret) {
 	}
 	found, _ := parse(secret.Data)
 	if now := time.Now(); usable(found.leaf, now) && trusted(found.leaf.Cert, found.bundle, now) {
-		i.log.Warn("going by the Secret although its authorities were never announced: nobody has repaired it")
+		i.log.Warn("nobody has repaired the Secret in time: using its certificates, although their authorities were never in the webhook configurations")
 		i.use(merge(found, state{}, now))
 	}
 }
@@ -215,7 +215,7 @@ func (i *Issuer) use(s state) {
 	changed := false
 	if current := i.serving.Load(); s.leaf.Cert != nil && (current == nil || !same(current.Leaf, s.leaf.Cert)) {
 		i.serving.Store(s.leaf.Served())
-		i.log.Info("certificate in use", "until", s.leaf.Cert.NotAfter.UTC().Format(time.RFC3339), "hosts", strings.Join(hosts(s.leaf.Cert), ","))
+		i.log.Info("serving certificate in use", "until", s.leaf.Cert.NotAfter.UTC().Format(time.RFC3339), "hosts", strings.Join(hosts(s.leaf.Cert), ","))
 		changed = true
 	}
 	if bundle := servingcert.Encode(s.bundle...); string(bundle) != string(i.bundle) {
@@ -332,7 +332,7 @@ func (i *Issuer) plan(secret *corev1.Secret, applied []*x509.Certificate, since 
 func (i *Issuer) logWritten(isNew bool, did []string) {
 	switch {
 	case isNew:
-		i.log.Info("the Secret was made")
+		i.log.Info("the Secret was created")
 	case len(did) == 0:
 		i.log.Info("the Secret was repaired")
 	}

@@ -102,8 +102,8 @@ func TestFailuresThatComeBackAreLoggedAgain(t *testing.T) {
 			period(false)
 			period(true)
 			for _, text := range []string{
-				"counts not written", "counts of the replicas not added up", "records not stored",
-				"records of replicas that are gone not deleted", "certificates cannot be maintained",
+				"counts of requests not written to the ConfigMap of this replica", "counts of requests of all replicas not added up", "records of changes not stored",
+				"stored records of replicas that are gone not deleted", "certificates cannot be maintained",
 			} {
 				if got := log.count(text); got != i {
 					t.Errorf("period %d: %q is logged %d times", i, text, got)

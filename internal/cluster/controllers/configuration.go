@@ -327,7 +327,7 @@ func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *cor
 	}
 	want, waiting := plan(w.withTrust(c.desired, present), present, ready)
 	if waiting && !c.waiting {
-		w.log.Info("entries are not added before a replica is ready", "configuration", c.name)
+		w.log.Info("webhook entries are not added before a replica is ready", "configuration", c.name)
 	}
 	c.waiting = waiting
 	c.next = time.Time{}
@@ -351,17 +351,17 @@ func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *cor
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		w.log.Info("configuration written", "configuration", c.name, "entries", names(want))
+		w.log.Info("webhook configuration written", "configuration", c.name, "entries", names(want))
 		c.failed, c.retry = nil, 0
 		c.next = now.Add(c.pauseAfterWrite(now, want)) // look once more
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || exists && apierrors.IsNotFound(err):
-		w.log.Debug("somebody else wrote the configuration; looking again", "configuration", c.name)
+		w.log.Debug("somebody else wrote the webhook configuration; reading it again", "configuration", c.name)
 		c.next = now.Add(pace)
 	default:
 		c.retry = min(retryMost, max(retryFirst, 2*c.retry))
 		c.next = now.Add(c.retry)
 		if c.failed == nil || c.failed.Error() != err.Error() {
-			w.log.Error("configuration not written, the one before stays", "configuration", c.name, "error", err)
+			w.log.Error("webhook configuration not written; the previous one stays", "configuration", c.name, "error", err)
 			report.warn(corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: c.kind, Name: c.name, UID: meta.UID},
 				"ConfigurationRefused", "Configure", err.Error())
 		}

@@ -81,7 +81,7 @@ func (w *Writer) publishCounts(ctx context.Context) {
 	for watch.Sleep(ctx, countsEvery, nil, nil) {
 		err := w.publish(ctx, p, false)
 		if _, news := tries.ended(err, countsEvery); news && ctx.Err() == nil {
-			w.log.Warn("counts not written", "error", err)
+			w.log.Warn("counts of requests not written to the ConfigMap of this replica", "error", err)
 		}
 	}
 	if p.live == nil && len(w.o.Counts()) == 0 {
@@ -90,7 +90,7 @@ func (w *Writer) publishCounts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := w.publish(ctx, p, true); err != nil {
-		w.log.Warn("counts not written", "error", err)
+		w.log.Warn("counts of requests not written to the ConfigMap of this replica", "error", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func (w *Writer) publishOnce(ctx context.Context, p *publication, now []history.
 		return false, err
 	}
 	if omitted > 0 {
-		w.log.Warn("counts of policies and bindings left out, there are too many", "omitted", omitted)
+		w.log.Warn("there are too many policies and bindings to write the counts of requests of all", "omitted", omitted)
 	}
 	sum := sha256.Sum256([]byte(w.o.Identity))
 	name := fmt.Sprintf("%s-%s-%d", countsName, hex.EncodeToString(sum[:8]), p.number)
@@ -203,7 +203,7 @@ func (w *Writer) keepTotals(ctx context.Context) {
 		if s := w.o.Store.Snapshot(); s != nil {
 			err := w.addUp(ctx, s)
 			if _, news := tries.ended(err, countsEvery); news && ctx.Err() == nil {
-				w.log.Warn("counts of the replicas not added up", "error", err)
+				w.log.Warn("counts of requests of all replicas not added up", "error", err)
 			}
 		}
 		if !watch.Sleep(ctx, countsEvery, nil, nil) {

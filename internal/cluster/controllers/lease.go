@@ -21,7 +21,7 @@ func (w *Writer) lead(ctx context.Context, work func(context.Context)) error {
 	}
 	for ctx.Err() == nil {
 		held, err := w.lease.Hold(ctx, func(ctx context.Context) {
-			w.log.Info("this replica holds the lease and writes")
+			w.log.Info("this replica holds the lease: it writes the webhook configurations, certificates and status")
 			work(ctx)
 		})
 		if err != nil {

@@ -40,7 +40,7 @@ func (w *Writer) keepListing(ctx context.Context, at int, notified <-chan struct
 			}
 			wait, news := tries.ended(err, retryMost)
 			if news {
-				w.log.Error("what has become of "+l.About+" is not written", "configmap", l.Name, "error", err)
+				w.log.Error("the state of "+l.About+" is not written", "configmap", l.Name, "error", err)
 			}
 			if err == nil {
 				known = now

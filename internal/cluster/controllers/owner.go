@@ -98,7 +98,7 @@ func (t *term) waitUntilOwner(ctx context.Context) {
 			seen = time.Now()
 			if last := t.passive.Swap(&found); last == nil || !last.Is(found) {
 				text := t.Passive().Error()
-				t.log.Warn("passive: the webhook configurations belong to another installation", "reason", text)
+				t.log.Warn("this installation writes nothing, because the webhook configurations belong to another one", "reason", text)
 				t.events.warn(t.leaseReference(), "ConfigurationsNotOwned", "Configure", "the webhook configurations: "+text)
 			}
 		case seen.IsZero() || time.Since(seen) > takeOver:
@@ -141,7 +141,7 @@ func (w *Writer) exemptOwnRequests(ctx context.Context) {
 		writing, cancel := context.WithTimeout(ctx, election.CallTimeout)
 		err := c.replace(writing, meta, entries)
 		cancel()
-		w.log.Warn("somebody changed the configuration so that it stands in the way of mapd's own requests; these are exempt again",
+		w.log.Warn("somebody changed the webhook configuration so that it matches mapd's own requests; exempting them again",
 			"configuration", c.name, "error", err)
 	}
 }

@@ -55,7 +55,7 @@ func (w *Writer) StoreRecords(ctx context.Context, l *history.Recorder) {
 		defer cancel()
 		err := w.storeRecords(ctx, s, l, end)
 		if _, news := tries.ended(err, recordsEvery); news {
-			w.log.Warn("records not stored", "error", err)
+			w.log.Warn("records of changes not stored", "error", err)
 		}
 	}
 	for watch.Sleep(ctx, recordsEvery, nil, nil) {
@@ -121,7 +121,7 @@ func (w *Writer) cleanRecords(ctx context.Context) {
 	for {
 		err := w.deleteOldRecords(ctx)
 		if _, news := tries.ended(err, recordsCleaned); news && ctx.Err() == nil {
-			w.log.Warn("records of replicas that are gone not deleted", "error", err)
+			w.log.Warn("stored records of replicas that are gone not deleted", "error", err)
 		}
 		if !watch.Sleep(ctx, recordsCleaned, nil, nil) {
 			return

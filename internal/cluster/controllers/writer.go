@@ -131,7 +131,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	defer stop()
 	return w.lead(ctx, func(ctx context.Context) {
 		if err := w.runTerm(ctx); err != nil && ctx.Err() == nil {
-			w.log.Error("stopped writing", "error", err)
+			w.log.Error("writing the webhook configurations, certificates and status ended", "error", err)
 		}
 	})
 }
@@ -231,7 +231,7 @@ func (t *term) run(ctx context.Context) {
 		}
 		if !logged {
 			logged = true
-			t.log.Info("nothing is written while the namespace is going or gone", "namespace", t.o.Namespace)
+			t.log.Info("nothing is written while mapd's namespace is missing or being deleted", "namespace", t.o.Namespace)
 		}
 		t.namespaceChanged.Wait(ctx)
 	}

@@ -81,7 +81,7 @@ func (f *Feature) mayExcept(ctx context.Context, req *policy.Request, name strin
 	})
 	switch {
 	case err != nil:
-		f.log.Warn("whether somebody may except a policy is not known", "policy", name, "namespace", req.Namespace, "error", err)
+		f.log.Warn("a PolicyException is refused: whether the user may except the policy is not known", "policy", name, "namespace", req.Namespace, "error", err)
 		return fmt.Errorf("whether user %q may %q policy %q is not known: the access check was not answered", who.GetName(), api.ExceptVerb, name)
 	case decision != authorizer.DecisionAllow:
 		return fmt.Errorf("user %q must have the verb %q on %s %q of %s in namespace %q", who.GetName(), api.ExceptVerb, gvr.Resource, target, gvr.Group, req.Namespace)
@@ -260,7 +260,7 @@ func (f *Feature) writeAllowed(ctx context.Context) {
 					f.allowed.forget(k)
 				case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it is gone, or another one
 				default:
-					f.log.Warn("that an exception is allowed is not written, so it does not hold yet", "exception", k.namespace+"/"+k.name, "error", err)
+					f.log.Warn("a PolicyException has no effect yet: that it is allowed cannot be written to its status", "exception", k.namespace+"/"+k.name, "error", err)
 					pause = retry
 				}
 			}

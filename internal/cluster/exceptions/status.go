@@ -152,7 +152,7 @@ func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 				f.options.Metrics.ExceptionsPublished(counts, ending)
 			}
 			if text := fmt.Sprint(problem); problem != nil && text != failed && ctx.Err() == nil {
-				f.log.Warn("the status of an exception is not written", "error", problem)
+				f.log.Warn("the status of a PolicyException is not written", "error", problem)
 				failed = text
 			}
 		}
@@ -236,8 +236,8 @@ func (f *Feature) announce(ctx context.Context, o *object, message string) {
 		"reportingController": "mapd.dev/mapd", "reportingInstance": "mapd",
 	}}
 	if _, err := f.client.Resource(events).Namespace(o.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
-		f.log.Warn("no event about an exception that ends", "exception", o.Namespace+"/"+o.Name, "message", message, "error", err)
+		f.log.Warn("the event about a PolicyException that ends soon is not written", "exception", o.Namespace+"/"+o.Name, "message", message, "error", err)
 		return
 	}
-	f.log.Info("an exception ends within a week", "exception", o.Namespace+"/"+o.Name, "message", message)
+	f.log.Info("a PolicyException ends within a week", "exception", o.Namespace+"/"+o.Name, "message", message)
 }

@@ -165,7 +165,7 @@ func (g *Feature) Update(ctx context.Context, kindsChanged bool) bool {
 	problems := g.problems(config)
 	moved, err := g.move(list, config)
 	if err != nil {
-		g.log.Error("the policies that stand for mutators cannot be determined", "error", err)
+		g.log.Error("the policies that replace mutators cannot be determined", "error", err)
 		return false
 	}
 	report := g.natives.report()
@@ -181,7 +181,7 @@ func (g *Feature) Update(ctx context.Context, kindsChanged bool) bool {
 	start := time.Now()
 	result, err := g.build(list, config)
 	if err != nil {
-		g.log.Error("no new set of mutators, the one before stays", "error", err)
+		g.log.Error("changed mutators cannot be used; those of before stay in use", "error", err)
 		return false
 	}
 	g.engine.Publish(engine.Mutators(result.Set, g.o.Mode))
@@ -200,7 +200,7 @@ func (g *Feature) Update(ctx context.Context, kindsChanged bool) bool {
 	}
 	g.state = state
 	g.built.Store(true)
-	g.log.Log(ctx, level, "mutators published", "mutators", len(list), "running", state.Running(), "shapes", result.Shapes,
+	g.log.Log(ctx, level, "mutators in use", "mutators", len(list), "running", state.Running(), "shapes", result.Shapes,
 		"shadow", g.o.Mode == api.Shadow, "duration", time.Since(start))
 	return true
 }

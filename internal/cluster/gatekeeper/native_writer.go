@@ -182,16 +182,16 @@ func (n *nativeWriter) executeAll(ctx context.Context, list []nativepolicies.Act
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			n.log.Info("policy of mutators written", "action", a.String())
+			n.log.Info("policy that replaces mutators written", "action", a.String())
 			delete(n.logged, failed)
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err) && a.Seen != nil, apierrors.IsAlreadyExists(err) && a.Seen == nil:
 			// Somebody was faster; the Store will notice.
-			n.log.Debug("looking again", "action", a.String(), "error", err)
+			n.log.Debug("somebody else wrote the policy that replaces mutators; reading it again", "action", a.String(), "error", err)
 		default:
 			n.failed[failed] = err.Error()
 			if n.logged[failed] != err.Error() {
 				n.logged[failed] = err.Error()
-				n.log.Error("the policy of mutators is not written", "action", a.String(), "error", err)
+				n.log.Error("policy that replaces mutators not written", "action", a.String(), "error", err)
 			}
 			if !isAnswer(err) {
 				return // nobody is there; the others would only wait
@@ -307,7 +307,7 @@ func (n *nativeWriter) publishReport(r *NativeReport) {
 	}
 	n.said.Store(r)
 	for _, p := range r.Problems {
-		n.log.Warn("policies for mutators", "problem", p)
+		n.log.Warn("the policies that replace mutators have a problem", "problem", p)
 	}
 	n.listeners.Notify()
 	n.of.changed()

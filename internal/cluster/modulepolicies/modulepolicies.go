@@ -235,7 +235,7 @@ func (g *Feature) Update(ctx context.Context, kindsChanged bool) bool {
 		}
 	}
 	if err := g.publish(policies, programs); err != nil {
-		g.log.Error("Kubewarden's policies are not published, the ones before stay", "error", err)
+		g.log.Error("changed policies of Kubewarden cannot be used; those of before stay in use", "error", err)
 		return false
 	}
 	g.mu.Lock()
@@ -251,7 +251,7 @@ func (g *Feature) Update(ctx context.Context, kindsChanged bool) bool {
 	for gvk := range aware {
 		g.aware = append(g.aware, gvk)
 	}
-	g.log.Info("Kubewarden's policies published", "policies", len(list), "running", state.Running(), "shadow", g.options.Mode == api.Shadow)
+	g.log.Info("Kubewarden's policies in use", "policies", len(list), "running", state.Running(), "shadow", g.options.Mode == api.Shadow)
 	return true
 }
 
@@ -336,7 +336,7 @@ func (g *Feature) begin(ctx context.Context, l *load, p *kubewarden.Policy) {
 		}
 		g.mu.Unlock()
 		if err != nil {
-			g.log.Error("the policy cannot run", "policy", p.ID(), "error", err)
+			g.log.Error("the policy of Kubewarden cannot run", "policy", p.ID(), "error", err)
 		}
 		g.changed()
 	})

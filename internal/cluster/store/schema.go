@@ -142,7 +142,7 @@ func (s *schemas) define(u *unstructured.Unstructured, old *definition) *definit
 	log := s.log.With("customresourcedefinition", u.GetName())
 	text, err := json.Marshal(u.Object["spec"])
 	if err != nil {
-		log.Error("the definition cannot be used", "error", err)
+		log.Error("the CustomResourceDefinition cannot be used", "error", err)
 		return d
 	}
 	d.sum = sha256.Sum256(text)
@@ -150,8 +150,8 @@ func (s *schemas) define(u *unstructured.Unstructured, old *definition) *definit
 		d.source = old.source
 		return d
 	}
-	if d.source, err = openapi.Served(u, func(err error) { log.Error("the schema cannot be used", "error", err) }); err != nil {
-		log.Error("the definition cannot be used", "error", err)
+	if d.source, err = openapi.Served(u, func(err error) { log.Error("the schema of the CustomResourceDefinition cannot be used", "error", err) }); err != nil {
+		log.Error("the CustomResourceDefinition cannot be used", "error", err)
 		d.source = nil
 	}
 	return d

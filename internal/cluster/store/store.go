@@ -226,7 +226,7 @@ func (s *Store) update(ctx context.Context) {
 	work := s.compiler.update(policies, bindings)
 	for _, name := range work.broken {
 		// The error is in the policy's status, not in the log, because it quotes the policy.
-		s.log.Error("the policy cannot run", "policy", name)
+		s.log.Error("the policy cannot run; its status says why", "policy", name)
 	}
 	// Features and policies do not wait for each other's sources.
 	for _, f := range s.features {
@@ -243,14 +243,14 @@ func (s *Store) update(ctx context.Context) {
 	}
 	before := s.entries
 	if err := s.rebuild(ctx, kinds); err != nil {
-		s.log.Error("no new snapshot, the one before stays", "error", err)
+		s.log.Error("changed policies cannot be used; those of before stay in use", "error", err)
 		return
 	}
 	level := slog.LevelDebug // of no consequence for requests
 	if !maps.Equal(before, s.entries) {
 		level = slog.LevelInfo
 	}
-	s.log.Log(ctx, level, "snapshot published",
+	s.log.Log(ctx, level, "policies in use",
 		"policies", len(s.compiler.policies), "bindings", len(s.compiler.bindings), "broken", s.compiler.broken(),
 		"compiledPolicies", work.policies, "compiledBindings", work.bindings, "duration", time.Since(start))
 }

@@ -71,7 +71,7 @@ func StartEvents(ctx context.Context, o EventOptions) (*Events, error) {
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	e := &Events{o: o, exporter: exporter, errors: errorLog{log: o.Log, message: "events are not delivered"}, stop: make(chan struct{}), stopped: make(chan struct{})}
+	e := &Events{o: o, exporter: exporter, errors: errorLog{log: o.Log, message: "events are not delivered to the OpenTelemetry collector"}, stop: make(chan struct{}), stopped: make(chan struct{})}
 	provider := sdklog.NewLoggerProvider(sdklog.WithProcessor(&e.batch), sdklog.WithResource(about), sdklog.WithAttributeValueLengthLimit(maxValue))
 	e.logger = provider.Logger(scope)
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))

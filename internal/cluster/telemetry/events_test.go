@@ -175,7 +175,7 @@ func TestEventsThatAreRefused(t *testing.T) {
 	if sent, dropped := l.DeliveredTotals(); sent != 0 || dropped != 1000 {
 		t.Errorf("%d sent, %d dropped", sent, dropped)
 	}
-	if n := strings.Count(log.String(), "events are not delivered"); n != 1 || log.Len() > 4<<10 {
+	if n := strings.Count(log.String(), "events are not delivered to the OpenTelemetry collector"); n != 1 || log.Len() > 4<<10 {
 		t.Errorf("%d lines:\n%.4000s", n, log.String())
 	}
 }

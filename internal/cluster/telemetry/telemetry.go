@@ -83,7 +83,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
 	otel.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
-	otel.SetErrorHandler(&errorLog{log: o.Log, message: "traces are not delivered"})
+	otel.SetErrorHandler(&errorLog{log: o.Log, message: "traces are not delivered to the OpenTelemetry collector"})
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxValue
 	provider := sdktrace.NewTracerProvider(

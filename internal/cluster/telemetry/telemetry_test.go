@@ -308,7 +308,7 @@ func TestCollectorThatIsMissing(t *testing.T) {
 		tracer.Review(t.Context(), reviewed(""))
 	}
 	tracer.Close()
-	if n := strings.Count(log.String(), "traces are not delivered"); n != 1 || log.Len() > 4<<10 {
+	if n := strings.Count(log.String(), "traces are not delivered to the OpenTelemetry collector"); n != 1 || log.Len() > 4<<10 {
 		t.Errorf("%d lines:\n%.4000s", n, log.String())
 	}
 }

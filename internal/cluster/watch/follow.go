@@ -128,9 +128,9 @@ func LogOutcomes(log *slog.Logger) func(error) {
 		switch {
 		case now == last:
 		case err != nil:
-			log.Error("not reading", "error", err)
+			log.Error("reading from the API server fails", "error", err)
 		default:
-			log.Info("reading again")
+			log.Info("reading from the API server works again")
 		}
 		last = now
 	}

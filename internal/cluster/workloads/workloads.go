@@ -204,7 +204,7 @@ func (w *Feature) Update(_ context.Context, kindsChanged bool) bool {
 			bound = append(bound, b.Value)
 		}
 	}
-	const without = "it has no effect on what workloads create"
+	const without = "an invalid object has no effect on what workloads create"
 	feature.LogInvalid(w.log, without, now.templates, before.templates)
 	feature.LogInvalid(w.log, without, now.policies, before.policies)
 	feature.LogInvalid(w.log, without, now.bindings, before.bindings)
@@ -219,7 +219,7 @@ func (w *Feature) Update(_ context.Context, kindsChanged bool) bool {
 		Templates: expands, Types: w.types, Admit: w.engine.Admit, Validators: []expansion.Validator{expansion.Server(set)}, Limits: expansion.ReviewLimits,
 		Advisory: nativeStage,
 	})
-	w.log.Info("expansion published", "templates", len(templates), "validatingPolicies", len(programs), "validatingBindings", len(bound))
+	w.log.Info("templates and validating checks for what workloads create are in use", "templates", len(templates), "validatingPolicies", len(programs), "validatingBindings", len(bound))
 	return true
 }
 

@@ -290,7 +290,7 @@ func (k *Keeper) Fix(ctx context.Context, until time.Time) {
 	if len(k.queue) > 0 {
 		t := &turn{Keeper: k, until: until}
 		if err := t.run(ctx); err != nil && ctx.Err() == nil {
-			k.log.Error("objects that exist are not brought in line", "error", err)
+			k.log.Error("objects that exist cannot be brought in line with the policies", "error", err)
 		}
 		k.queue, k.templates = nil, nil // what still waits is found by the next audit
 		k.publish(true)
@@ -428,7 +428,7 @@ func (t *turn) run(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFirst)
 		defer cancel()
 		if err := t.records.flush(ctx); err != nil {
-			t.log.Warn("the last undo record does not say that the object was written", "error", err)
+			t.log.Warn("the last undo record is stored without the note that the object was written", "error", err)
 		}
 	}()
 	for i := range t.queue {
