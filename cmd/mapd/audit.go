@@ -61,7 +61,7 @@ type auditFlags struct {
 // fromCluster is the value of --base that means the policies of the cluster.
 const fromCluster = "@cluster"
 
-const auditLong = `Show what policies would make of the objects that a cluster has.
+const auditLong = `Show what policies would change in the objects of a cluster.
 
 Lists the objects of every kind that a policy can match, page by page, and runs the
 policies on each as if somebody updated it without a change, or with --operation create as if it
@@ -116,7 +116,7 @@ func newAudit(s streams) *cobra.Command {
 	var f auditFlags
 	cmd := &cobra.Command{
 		Use:   "audit [-p PATH...]",
-		Short: "Show what policies would make of the objects that a cluster has",
+		Short: "Show what policies would change in the objects of a cluster",
 		Long:  auditLong,
 		Example: `  mapd audit
   mapd audit -p policies/ -n shop --kinds deployments,pods

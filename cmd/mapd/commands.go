@@ -9,8 +9,8 @@ func commands(s streams) []group {
 	return []group{
 		{"first", "Begin with these:", []*cobra.Command{newEval(s), newTest(s), newLint(s), newInstall(s), newMigrate(s)}},
 		{"write", "Write and test policies:", []*cobra.Command{newExpand(s), newFmt(s), newBench(s), newPlayground(s), newLSP(s)}},
-		{"run", "Run them:", []*cobra.Command{newServe(s), newSend(s), newExport(s), newInspect(s)}},
-		{"render", "Where manifests are made:", []*cobra.Command{newKRM(s), newPostRender(s), newSnapshot(s)}},
+		{"run", "Run policies:", []*cobra.Command{newServe(s), newSend(s), newExport(s), newInspect(s)}},
+		{"render", "In pipelines that render manifests:", []*cobra.Command{newKRM(s), newPostRender(s), newSnapshot(s)}},
 		{"operate", "Operate a cluster:", []*cobra.Command{newAudit(s), newBlame(s), newDoctor(s), newDebug(s), newPromote(s), newRollout(s), newTop(s), newUninstall(s)}},
 		{"tools", "Tools:", []*cobra.Command{newVersion(s)}},
 	}

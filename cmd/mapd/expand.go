@@ -23,7 +23,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-const expandLong = `Print the objects that workloads create, as policies leave them.
+const expandLong = `Print the objects that workloads create, after policies have run on them.
 
 mapd knows the Pods of Deployments, ReplicaSets, StatefulSets, DaemonSets,
 ReplicationControllers and Jobs, and the Jobs of CronJobs. Gatekeeper's
@@ -55,7 +55,7 @@ func newExpand(s streams) *cobra.Command {
 	var outputFile, policies string
 	cmd := &cobra.Command{
 		Use:   "expand [-p PATH...] -f PATH...",
-		Short: "Print the objects that workloads create, as policies leave them",
+		Short: "Print the objects that workloads create, after policies have run on them",
 		Long:  expandLong,
 		Example: `  mapd expand -p policies/ -f deployment.yaml
   mapd expand -f cronjob.yaml -o json --output-file created.json

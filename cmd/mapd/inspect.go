@@ -21,7 +21,7 @@ func newInspect(s streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "inspect MODULE.wasm",
-		Short: "Print what a Kubewarden policy says of itself, and whether mapd runs it",
+		Short: "Print the metadata of a Kubewarden policy, and whether mapd runs it",
 		Long: `Print the metadata that kwctl annotate writes into a WebAssembly module, and whether mapd
 runs the module: it is compiled and instantiated, but the policy is not called.
 

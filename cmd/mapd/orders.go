@@ -21,7 +21,7 @@ type ordersFlags struct {
 }
 
 func (f *ordersFlags) add(fl *pflag.FlagSet) {
-	fl.BoolVar(&f.on, "orders", false, "run policies that touch each other in every order, and the results once more as updates; what differs is an error")
+	fl.BoolVar(&f.on, "orders", false, "run policies that affect each other in every order, and once more on the results as updates; a difference is an error")
 	fl.IntVar(&f.most, "max-orders", ordercheck.Usual, "with --orders, how many orders are run for an object at most")
 }
 

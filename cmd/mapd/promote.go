@@ -77,7 +77,7 @@ func newPromote(s streams) *cobra.Command {
 	fl.IntVar(&f.sample, "sample", 200, "how many objects of the cluster to try that on")
 	fl.BoolVar(&f.window, "allow-window", false, "also move policies that are not idempotent; for a while requests are mutated twice")
 	fl.BoolVar(&f.everywhere, "everywhere", false, "let native policies act in the namespaces that mapd leaves out, too")
-	fl.DurationVar(&f.settle, "settle", time.Minute, "how long requests have to end that began before every API server ran the native policy; servers end requests after their --request-timeout, 1m by default")
+	fl.DurationVar(&f.settle, "settle", time.Minute, "how long to wait for the end of requests that began before every API server ran the native policy; servers end requests after their --request-timeout, 1m by default")
 	fl.IntVar(&f.requests, "canary-requests", 50, "how many requests mapd and the API servers must agree on; 0: none")
 	fl.DurationVar(&f.canary, "canary-time", time.Minute, "how long to wait for that many requests; those that have come until then count")
 	fl.IntVar(&f.least, "canary-least", 1, "go back if fewer requests than that were compared within --canary-time; 0: go on without proof")

@@ -47,7 +47,7 @@ type replicaFlags struct {
 func (f *replicaFlags) add(fl *pflag.FlagSet) {
 	fl.SortFlags = false
 	f.cluster.add(fl)
-	fl.StringArrayVar(&f.urls, "replica", nil, "URL of a replica, such as https://10.0.0.7:8443; repeatable (default all that API servers know)")
+	fl.StringArrayVar(&f.urls, "replica", nil, "URL of a replica, such as https://10.0.0.7:8443; repeatable (default those that mapd's webhook configuration leads to)")
 	fl.DurationVar(&f.timeout, "timeout", cmp.Or(f.timeout, time.Minute), "how long it may take in all")
 }
 

@@ -28,7 +28,7 @@ type snapshotFlags struct {
 	output            string
 }
 
-const snapshotLong = `Write what policies read of a cluster to a file, for mapd krm, post-render and eval.
+const snapshotLong = `Write what policies read from a cluster to a file, for mapd krm, post-render and eval.
 
 These are the parameters that the bindings name, the Namespaces with their labels and
 annotations, and the CustomResourceDefinitions of the groups that policies are about.
@@ -49,7 +49,7 @@ func newSnapshot(s streams) *cobra.Command {
 	var f snapshotFlags
 	cmd := &cobra.Command{
 		Use:   "snapshot [-p PATH...]",
-		Short: "Write what policies read of a cluster to a file",
+		Short: "Write what policies read from a cluster to a file",
 		Long:  snapshotLong,
 		Example: `  mapd snapshot -p policies/ --output-file cluster.yaml
   mapd post-render -p policies/ -p cluster.yaml -k overlays/prod -n shop`,

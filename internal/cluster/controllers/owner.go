@@ -98,7 +98,7 @@ func (t *term) waitUntilOwner(ctx context.Context) {
 			seen = time.Now()
 			if last := t.passive.Swap(&found); last == nil || !last.Is(found) {
 				text := t.Passive().Error()
-				t.log.Warn("this installation writes nothing, because the webhook configurations belong to another one", "reason", text)
+				t.log.Warn("this installation is passive and writes nothing: the webhook configurations belong to another one", "reason", text)
 				t.events.warn(t.leaseReference(), "ConfigurationsNotOwned", "Configure", "the webhook configurations: "+text)
 			}
 		case seen.IsZero() || time.Since(seen) > takeOver:
