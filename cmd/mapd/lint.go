@@ -36,7 +36,8 @@ type lintFlags struct {
 const lintLong = `Find mistakes in policies.
 
 Pass bindings, CustomResourceDefinitions, Namespaces and parameters among the files: rules
-check policies against them, and do not report that one is missing. No policy is run.
+check policies against them. What is not among the files is not reported as missing, but
+for the binding of a policy and the policy of a binding. No policy is run.
 Of Gatekeeper's mutators only the names of their fields are looked at (unknown-field), of
 Kyverno's policies only what mapd makes of their mutate rules (kyverno).
 
