@@ -46,9 +46,8 @@ type Server struct {
 	// Delay is how long Run goes on accepting connections after ctx is done,
 	// for clients that do not know yet that it stops.
 	Delay time.Duration
-	// Connections bounds how many connections there may be: three quarters of it from
-	// one address, a quarter of it without a complete header from one address. 0 means
-	// 1,000.
+	// Connections bounds how many connections there may be, three quarters of it from
+	// one address. 0 means 1,000.
 	Connections int
 	// Drain bounds how long requests under way may take after that; 0 means 30 s.
 	Drain time.Duration

@@ -452,8 +452,8 @@ func paramQuery(binding *unstructured.Unstructured) (q query, ok bool) {
 func (s *Set) mayMeet(req *policy.Request) bool { return s.whole.MayMeet(req) }
 
 // Documents returns the policies of mapd's group, or with l.Native those of the API server
-// instead, with their bindings, parameters, definitions and Namespaces. problems say which
-// definitions and Namespaces could not be read. Of l only Native, Mutators, Kyverno and Modules count.
+// instead, with their bindings, parameters, definitions, Namespaces and exceptions. problems say
+// which definitions, Namespaces and exceptions could not be read. Of l only Native, Mutators, Kyverno and Modules count.
 func (c *Cluster) Documents(ctx context.Context, l Loading) (docs []*manifest.Document, problems []string, err error) {
 	around, problems, err := c.surroundings(ctx)
 	if err != nil {
