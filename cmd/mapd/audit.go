@@ -109,8 +109,8 @@ Exit codes:
   0  done
   1  with --exit-code: an object would change or be denied, or a policy fails
   2  wrong usage, or input that cannot be read
-  3  a policy of -p does not compile or validate
-  5  a kind could not be read or an object not be written, the others were done` + clusterExits
+  3  a policy of -p does not compile or validate` + unreachableExit + `
+  5  something could not be read or an object not be written, the others were done` + interruptedExit
 
 func newAudit(s streams) *cobra.Command {
 	var f auditFlags
@@ -147,7 +147,7 @@ func newAudit(s streams) *cobra.Command {
 	fl.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "objects of all namespaces, which is the default")
 	fl.StringVarP(&f.selector, "selector", "l", "", "only objects with these labels, as kubectl takes them")
 	fl.StringSliceVar(&f.kinds, "kinds", nil, "only these kinds or resources, such as Pod or deployments.apps")
-	fl.StringSliceVar(&f.exempt, "exempt-namespace", append(api.ExemptNamespaces(), defaultNamespace), "namespaces that mapd does not reach: only policies of --native apply there")
+	fl.StringSliceVar(&f.exempt, "exempt-namespace", append(api.ExemptNamespaces(), defaultNamespace), "namespaces that mapd does not reach: only policies of --native apply there; replaces the default")
 	f.addUser(cmd)
 	choiceVarP(fl, &f.output, "output", "o", "table", "", auditFormats()...)
 	fl.IntVar(&f.diffs, "diffs", 100, "how many results a report shows, unless it is -o json, which has all")

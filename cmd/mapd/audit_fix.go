@@ -106,6 +106,10 @@ func (f *fixFlags) writer(c *audit.Cluster, notes *notes) audit.Writer {
 
 // run finds what is chosen, and writes it.
 func (f *fixFlags) run(ctx context.Context, s streams, notes *notes, o audit.Options, qps float32) error {
+	if o.Set.Incomplete {
+		printProblems(s.err, o.Set.Problems)
+		return &codedError{exitUnreachable, errors.New("audit: nothing is written, because not everything could be read that policies depend on")}
+	}
 	// What is chosen is known by name only, and evaluated again when its turn comes.
 	var chosen []audit.Reference
 	var plan audit.Plan
@@ -124,6 +128,7 @@ func (f *fixFlags) run(ctx context.Context, s streams, notes *notes, o audit.Opt
 	if err != nil {
 		return &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
 	}
+	printProblems(s.err, r.Notes)
 	undo := audit.UndoFile{Name: f.undoFile}
 	fixer := audit.Fixer{Writer: f.writer(o.Cluster, notes), Set: o.Set, Asking: o.Asking, Before: undo.Add, Refused: undo.Drop}
 	fmt.Fprint(s.out, plan.Text(&fixer.Writer, qps, false))

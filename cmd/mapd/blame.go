@@ -68,8 +68,8 @@ Output formats:
 Exit codes:
   0  done
   1  nothing is known of the object
-  2  wrong usage, or a file that cannot be read
-  5  something could not be read, the rest was done` + clusterExits
+  2  wrong usage, or a file that cannot be read` + unreachableExit + `
+  5  something could not be read, the rest was done` + interruptedExit
 
 func newBlame(s streams) *cobra.Command {
 	var f blameFlags

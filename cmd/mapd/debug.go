@@ -43,8 +43,8 @@ changes nothing.
 
 Exit codes:
   0  everything was collected
-  2  wrong usage, or no cluster is configured
-  5  something could not be collected` + clusterExits
+  2  wrong usage, or no cluster is configured` + unreachableExit + `
+  5  something could not be collected` + interruptedExit
 
 func newDebug(s streams) *cobra.Command {
 	cmd := &cobra.Command{

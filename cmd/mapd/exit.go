@@ -33,10 +33,15 @@ const (
 	exitInterrupted = 130 // a signal ended it
 )
 
-// clusterExits ends the exit codes in the help of commands on a cluster.
-const clusterExits = `
-  4  the cluster does not answer or may not be read, or mapd is not installed or has not started
+// What ends the exit codes in the help of commands on a cluster; what 5 means to a command stands
+// between the two.
+const (
+	clusterExits    = unreachableExit + interruptedExit
+	unreachableExit = `
+  4  the cluster does not answer or may not be read, or mapd is not installed or has not started`
+	interruptedExit = `
   130  interrupted`
+)
 
 // codedError carries an exit code. A nil err means that the command has already
 // printed what is wrong.

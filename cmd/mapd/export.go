@@ -76,7 +76,7 @@ func newExport(s streams) *cobra.Command {
 	fl.BoolVar(&f.native, "native", false, "with --from-cluster: the policies of admissionregistration.k8s.io instead of mapd's")
 	f.cluster.add(fl)
 	fl.StringVar(&f.output, "output-dir", "-", "directory for the files; - is one stream on standard output")
-	fl.StringSliceVar(&f.exempt, "exempt-namespace", append(api.ExemptNamespaces(), defaultNamespace), "namespaces that policies of mapd's group leave out")
+	fl.StringSliceVar(&f.exempt, "exempt-namespace", append(api.ExemptNamespaces(), defaultNamespace), "namespaces that policies of mapd's group leave out; replaces the default")
 	fl.BoolVar(&f.everywhere, "everywhere", false, "leave out no namespace")
 	fl.BoolVar(&f.verify, "verify", true, "compare the policies with what was made of them")
 	fl.StringArrayVarP(&f.objects, "filename", "f", nil, "objects to compare on, besides generated ones; repeatable")

@@ -122,11 +122,17 @@ func completePolicies(cluster *clusterFlags) cobra.CompletionFunc {
 	}
 }
 
-const rolloutExits = `
+// What exit codes mean to commands that ask all replicas.
+const (
+	topExits     = answeredExit + "no cluster is configured, or no replica has answered" + unansweredExit
+	rolloutExits = answeredExit + "no cluster is configured, no such policy, or no replica has answered" + unansweredExit
+	answeredExit = `
 Exit codes:
   0  all replicas have answered
-  2  wrong usage, no cluster is configured, no such policy, or no replica has answered
-  5  some replicas have not answered; standard error names them` + clusterExits
+  2  wrong usage, `
+	unansweredExit = unreachableExit + `
+  5  some replicas have not answered; standard error names them` + interruptedExit
+)
 
 func newRollout(s streams) *cobra.Command {
 	cmd := &cobra.Command{

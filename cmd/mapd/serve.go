@@ -168,7 +168,7 @@ func newServe(s streams) *cobra.Command {
 	fl.StringVar(&f.tlsCA, "tls-ca", "", "cluster: file with the CA bundle by which the API server verifies --tls-cert")
 	fl.DurationVar(&f.validity, "cert-validity", 90*24*time.Hour, "cluster: how long a serving certificate lasts; it is replaced after two thirds of it")
 	fl.DurationVar(&f.caValidity, "ca-validity", 5*365*24*time.Hour, "cluster: how long the authority that signs it lasts")
-	fl.StringSliceVar(&f.exempt, "exempt-namespace", api.ExemptNamespaces(), "cluster: namespaces besides mapd's own that no policy reaches")
+	fl.StringSliceVar(&f.exempt, "exempt-namespace", api.ExemptNamespaces(), "cluster: namespaces besides mapd's own that no policy reaches; replaces the default")
 	fl.DurationVar(&f.auditInterval, "audit-interval", 0, "cluster: audit all objects, and again so long after each audit, at least 10m; this needs the right to read all objects (default no audits)")
 	choiceVar(fl, &f.reports, "reports", noReports, " (cluster): write the outcome of each audit of --audit-interval as Reports of openreports.io, or PolicyReports of wgpolicyk8s.io, one for each namespace", append([]string{noReports}, reports.Names()...)...)
 	f.existing.add(fl)

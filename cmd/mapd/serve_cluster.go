@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,6 +65,11 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 			return usagef("serve: %w", err)
 		}
 		defer outside.Close()
+	}
+	for _, name := range api.ExemptNamespaces() {
+		if !slices.Contains(f.exempt, name) {
+			log.Warn("--exempt-namespace does not name a namespace that the cluster needs itself: policies reach it", "namespace", name)
+		}
 	}
 	features, expander, err := f.features(ctx, c, metrics, outside, log)
 	if err != nil {

@@ -146,7 +146,7 @@ func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 	before := s.enforced
 	s.inUse, s.enforced = reading, enforced
 	bindings := l.Index.Bindings()
-	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0)
+	s.metrics.SnapshotPublished(len(l.Policies), len(bindings), 0, true)
 	s.log.Info("policies loaded", "documents", l.Documents, "policies", len(l.Policies), "bindings", len(bindings))
 	if text := ignoredText(l.Ignored, skipped, s.flags.expansion); text != "" {
 		s.log.Info("documents and files that policies have no use for", "ignored", text)

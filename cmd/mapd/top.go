@@ -38,7 +38,7 @@ On a terminal top shows what happens per second, and refreshes it until it is
 interrupted. With --once, or if standard output is no terminal, it prints one table of
 what has happened since the replicas began; with -o json or yaml, all that the replicas
 have counted.
-` + rolloutExits,
+` + topExits,
 		Example: `  mapd top
   mapd top --once --sort errors
   mapd top -o json`,

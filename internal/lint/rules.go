@@ -51,6 +51,7 @@ func ruleList() []Rule {
 		{Name: "order-dependent", Severity: Warning, Summary: "two policies that set one field to different values", policy: settings, set: orderDependent},
 		{Name: "params", Severity: Warning, Summary: "parameters that are read and not bound, or bound and not read", beside: true, policy: params},
 		{Name: "reflection-value", Severity: Error, Summary: "a value that Kubernetes 1.37 cannot put into a JSONPatch", policy: reflectionValue},
+		{Name: "replaced-map", Severity: Warning, Summary: "a JSONPatch that puts a map in the place of all labels, or of another such map", policy: replacedMap},
 		{Name: "replicaset-template", Severity: Error, Summary: "a change of the template of ReplicaSets, which makes new ones without end", policy: replicaSets},
 		{Name: selectorRule, Severity: Warning, certain: true, Summary: "a selector that selects nothing", beside: true, policy: selectors},
 		{Name: "server-panic", Severity: Error, Summary: "a JSONPatch that makes a server drop the connection", policy: serverPanic},

@@ -252,6 +252,32 @@ func missingParent(p *pass) {
 	}
 }
 
+// replacedMap finds operations that put a map in the place of one whose keys anybody may have
+// chosen, such as all labels.
+func replacedMap(p *pass) {
+	asked := facts{}
+	for _, e := range p.subject.ofPart(api.MatchConditions) {
+		resolver{policy: p.subject}.look(e.root, nil, true, asked)
+	}
+	for _, e := range p.subject.ofPart(api.Mutations) {
+		for _, o := range e.ops {
+			steps, whole := o.path()
+			if o.op != "add" || !whole || len(steps) == 0 || o.conditional || o.value == nil || o.value.Kind != syntax.Map || p.inStringMap(steps) != len(steps)-1 {
+				continue
+			}
+			pointer := "/" + strings.Join(steps, "/")
+			if asked.knows(inObject(steps)) || slices.ContainsFunc(e.ops, func(o *operation) bool {
+				text, _ := o.literal()
+				return o.op == "test" && (text == pointer || strings.HasPrefix(text, pointer+"/"))
+			}) {
+				continue
+			}
+			p.node(e, o.node, "this takes the place of everything that is at %s; add single keys, after (has(%s) ? [] : [JSONPatch{op: \"add\", path: %s, value: {}}])",
+				pointer, inWords(steps), quote(pointer))
+		}
+	}
+}
+
 // serverPanic finds operations that crash the patch library of a server, which drops the
 // connection.
 func serverPanic(p *pass) {

@@ -447,7 +447,8 @@ func (h *Handler) answer(ctx context.Context, req *policy.Request, d *engine.Dec
 	if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
 		// Not the answer of any policy: as if the server had not been reached.
 		h.metrics.interrupted(req, d, "timeout", time.Since(start))
-		h.log.Debug("review interrupted", asked(d, "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation), "steps", len(d.Steps))...)
+		h.log.Debug("review interrupted", asked(d, "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
+			"namespace", req.Namespace, "name", req.Name, "steps", len(d.Steps))...)
 		return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: "+d.Status.Message)
 	}
 	body, err := encodeResponse(req, d, h.warn)
@@ -489,7 +490,7 @@ func asked(d *engine.Decision, facts ...any) []any {
 func (h *Handler) unaffordable(req *policy.Request, d *engine.Decision, start time.Time) (int, []byte) {
 	h.metrics.interrupted(req, d, "memory", time.Since(start))
 	h.log.Debug("review interrupted", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
-		"steps", len(d.Steps), "reason", req.Memory.Refused().Error())
+		"namespace", req.Namespace, "name", req.Name, "steps", len(d.Steps), "reason", req.Memory.Refused().Error())
 	return refusal(req.Memory)
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -121,6 +122,7 @@ func (p *Policy) export(ctx context.Context, s *policyset.Snapshot, o Options) e
 		return nil
 	}
 	p.rollouts()
+	p.exceptions(s.Exceptions(), time.Now())
 	spec := p.policy.Object().Spec
 	if kind := spec.ParamKind; kind == nil {
 		m := p.manifest(nil, "")
@@ -153,6 +155,16 @@ func (p *Policy) rollouts() {
 		}
 		if share := b.Rollout().Share; share != api.Whole {
 			p.problem("binding %s takes %s %% of the objects, and a server has no shares; set %s to 100 first", b.Name(), share, api.PercentAnnotation)
+		}
+	}
+}
+
+// exceptions refuses a policy from which exceptions hold, or will.
+func (p *Policy) exceptions(list []policyset.Exception, now time.Time) {
+	for _, x := range list {
+		if x.Unapplied == "" && !x.Ended(now) && slices.Contains(x.Object().Spec.Policies, p.Name) && !slices.Contains(x.Native, p.Name) {
+			_, until := x.Times()
+			p.problem("exception %s holds %s, and a server reads no exceptions; end it, or leave it out", x.Name(), binding.UntilText(until))
 		}
 	}
 }

@@ -141,8 +141,11 @@ func (w *Writer) exemptOwnRequests(ctx context.Context) {
 		writing, cancel := context.WithTimeout(ctx, election.CallTimeout)
 		err := c.replace(writing, meta, entries)
 		cancel()
-		w.log.Warn("somebody changed the webhook configuration so that it matches mapd's own requests; exempting them again",
-			"configuration", c.name, "error", err)
+		if err != nil {
+			w.log.Error("somebody changed the webhook configuration so that it matches mapd's own requests; these cannot be exempted again", "configuration", c.name, "error", err)
+			continue
+		}
+		w.log.Warn("somebody changed the webhook configuration so that it matched mapd's own requests; these are exempt again", "configuration", c.name)
 	}
 }
 

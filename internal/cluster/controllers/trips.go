@@ -43,6 +43,7 @@ func (w *Writer) eachPolicy(ctx context.Context, published <-chan struct{}, prob
 	var tries attempts
 	for {
 		var failed error
+		var of string // the policy
 		if s := w.o.Store.Snapshot(); s != nil {
 			for i := range s.Policies {
 				calling, cancel := context.WithTimeout(ctx, callLimit)
@@ -50,7 +51,7 @@ func (w *Writer) eachPolicy(ctx context.Context, published <-chan struct{}, prob
 				cancel()
 				// It is gone, or has changed: the Store will say so.
 				if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-					failed = err
+					failed, of = err, s.Policies[i].Object.GetName()
 				}
 			}
 		}
@@ -59,7 +60,7 @@ func (w *Writer) eachPolicy(ctx context.Context, published <-chan struct{}, prob
 			pause = time.Hour // a snapshot comes before
 		}
 		if news && ctx.Err() == nil {
-			w.log.Error(problem, "error", failed)
+			w.log.Error(problem, "policy", of, "error", failed)
 		}
 		if !watch.Sleep(ctx, pause, published, nil) {
 			return

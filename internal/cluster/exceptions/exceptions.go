@@ -225,12 +225,12 @@ func (f *Feature) Admitters() map[string]webhook.Admitter {
 }
 
 // Owns implements feature.Feature.
-func (f *Feature) Owns(entry string) bool { return entry == entryName }
+func (f *Feature) Owns(entry string) bool { return entry == EntryName }
 
-const (
-	path      = "/validate/exceptions"
-	entryName = "exceptions.mapd.dev"
-)
+// EntryName is the name of the entry of the validating webhook by which exceptions are checked.
+const EntryName = "exceptions.mapd.dev"
+
+const path = "/validate/exceptions"
 
 // State says whether the cluster has exceptions.
 type State struct{ served bool }
@@ -250,7 +250,7 @@ func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWe
 // question of permissions, so its failurePolicy is Fail. It is asked for a new spec, and for a
 // status, which says who was allowed; labels and finalizers can be written while mapd is away.
 func newEntry(base admissionregistrationv1.MutatingWebhook) admissionregistrationv1.MutatingWebhook {
-	w := webhookconfig.NewEntry(base, entryName, path)
+	w := webhookconfig.NewEntry(base, EntryName, path)
 	w.Rules = []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 		Rule: admissionregistrationv1.Rule{

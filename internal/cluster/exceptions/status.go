@@ -131,6 +131,7 @@ func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 			before := written
 			written = make(map[types.UID]conditions, len(*states)) // without those that are gone
 			var problem error
+			var of string // the exception
 			for i := range *states {
 				s := &(*states)[i]
 				list, next := s.conditions(now)
@@ -145,14 +146,14 @@ func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 					written[s.Object.GetUID()] = t
 				}
 				if err := f.write(ctx, s, list, written); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-					problem, pause = err, min(pause, retry)
+					problem, of, pause = err, s.Object.GetNamespace()+"/"+s.Object.GetName(), min(pause, retry)
 				}
 			}
 			if f.options.Metrics != nil {
 				f.options.Metrics.ExceptionsPublished(counts, ending)
 			}
 			if text := fmt.Sprint(problem); problem != nil && text != failed && ctx.Err() == nil {
-				f.log.Warn("the status of a PolicyException is not written", "error", problem)
+				f.log.Warn("the status of a PolicyException is not written", "exception", of, "error", problem)
 				failed = text
 			}
 		}

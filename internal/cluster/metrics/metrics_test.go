@@ -138,7 +138,7 @@ func TestSnapshotMetrics(t *testing.T) {
 		if got := linesOf(m, "mapd_snapshot_age"); !slices.Equal(got, []string{"mapd_snapshot_age_seconds 0"}) {
 			t.Errorf("before the first: %q", got)
 		}
-		m.SnapshotPublished(7, 9, 1)
+		m.SnapshotPublished(7, 9, 1, true)
 		time.Sleep(3 * time.Second)
 		m.SnapshotFailed(3)
 		want := []string{

@@ -64,13 +64,16 @@ func (m *snapshotMetrics) collectors() []prometheus.Collector {
 }
 
 // SnapshotPublished records that a snapshot of that size is in use from now on,
-// and how many of its policies do not compile.
-func (m *Metrics) SnapshotPublished(policies, bindings, compileErrors int) {
-	m.snapshot.published.Store(time.Now().UnixNano())
+// and how many of its policies do not compile. changed is false if requests get the same
+// decisions as before, such as after a change of a policy without a binding.
+func (m *Metrics) SnapshotPublished(policies, bindings, compileErrors int, changed bool) {
 	m.snapshot.policies.Set(float64(policies))
 	m.snapshot.bindings.Set(float64(bindings))
 	m.snapshot.compileErrors.Set(float64(compileErrors))
-	m.snapshot.reloads.WithLabelValues("published").Inc()
+	if changed {
+		m.snapshot.published.Store(time.Now().UnixNano())
+		m.snapshot.reloads.WithLabelValues("published").Inc()
+	}
 }
 
 // MutatorsPublished records how many of Gatekeeper's mutators are in use from now

@@ -33,8 +33,9 @@ import (
 // Metrics counts snapshots. *metrics.Metrics is one.
 type Metrics interface {
 	// SnapshotPublished reports how many policies and bindings are in use from now on, and
-	// how many of the policies cannot run.
-	SnapshotPublished(policies, bindings, compileErrors int)
+	// how many of the policies cannot run. changed is false if requests get the same decisions
+	// as before.
+	SnapshotPublished(policies, bindings, compileErrors int, changed bool)
 	// BreakersPublished reports the policies that have a breaker, and which have tripped.
 	BreakersPublished(tripped map[string]bool)
 	// Prune forgets the policies and bindings for which keep returns false: they are gone.
@@ -276,8 +277,8 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 	}
 	// Start reading parameters before requests need them.
 	s.params.Use(ctx, s.kindsInUse(entries))
-	if s.metrics != nil && !maps.Equal(before, entries) {
-		s.metrics.SnapshotPublished(len(s.compiler.policies), len(s.compiler.bindings), s.compiler.broken())
+	if s.metrics != nil {
+		s.metrics.SnapshotPublished(len(s.compiler.policies), len(s.compiler.bindings), s.compiler.broken(), !maps.Equal(before, entries))
 	}
 	s.publish(entries)
 	return nil

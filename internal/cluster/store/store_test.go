@@ -28,8 +28,9 @@ import (
 
 // counted keeps what metrics count.
 type counted struct {
-	last  []int
-	names [][2]string // of what was counted
+	last    []int
+	changed bool        // of the last
+	names   [][2]string // of what was counted
 }
 
 func (c *counted) Prune(keep func(policy, binding string) bool) {
@@ -38,8 +39,8 @@ func (c *counted) Prune(keep func(policy, binding string) bool) {
 
 func (c *counted) BreakersPublished(map[string]bool) {}
 
-func (c *counted) SnapshotPublished(policies, bindings, compileErrors int) {
-	c.last = []int{policies, bindings, compileErrors}
+func (c *counted) SnapshotPublished(policies, bindings, compileErrors int, changed bool) {
+	c.last, c.changed = []int{policies, bindings, compileErrors}, changed
 }
 
 // newTestStore is a Store that nobody runs; its clients lead nowhere.
@@ -122,12 +123,11 @@ func TestStorePublishes(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 
-	// A status is no matter for metrics, but for those who write it.
-	metrics.last = nil
+	// A status changes no decision, but those who write it see it.
 	status := testPolicy(t, "one", "1")
 	status.Object["status"] = map[string]any{"observedGeneration": int64(1)}
 	s.change(t, byName(status), nil)
-	if metrics.last != nil {
+	if metrics.changed {
 		t.Error("a status counts as a snapshot")
 	}
 	delete(status.Object, "spec")
@@ -136,6 +136,12 @@ func TestStorePublishes(t *testing.T) {
 	}
 	if first.Policies[1].Object.Object["status"] != nil {
 		t.Error("an old snapshot has changed")
+	}
+
+	// So does a policy without a binding, which counts nevertheless.
+	s.change(t, gone("broken"), nil)
+	if diff := cmp.Diff([]int{1, 1, 0}, metrics.last); metrics.changed || diff != "" {
+		t.Errorf("counts as a snapshot: %v; metrics (-want +got):\n%s", metrics.changed, diff)
 	}
 }
 

@@ -61,7 +61,8 @@ type Report struct {
 	Totals
 	Kept
 	// Notes say what was left out.
-	Notes []string `json:"notes,omitempty"`
+	Notes      []string `json:"notes,omitempty"`
+	incomplete bool     // of the Set
 }
 
 // State is how far an audit is. It is bounded, as a Report is.
@@ -239,7 +240,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if state.Totals.Exempt > 0 {
 		notes = append(notes, fmt.Sprintf("%d objects are in namespaces that no policy of mapd's reaches: %s", state.Totals.Exempt, strings.Join(o.Exempt, ", ")))
 	}
-	return &Report{Totals: state.Totals, Kept: state.Kept, Notes: append(slices.Clone(o.Set.Problems), notes...)}, nil
+	return &Report{Totals: state.Totals, Kept: state.Kept, incomplete: o.Set.Incomplete, Notes: append(slices.Clone(o.Set.Problems), notes...)}, nil
 }
 
 // audit is one Run.

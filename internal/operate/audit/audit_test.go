@@ -394,6 +394,18 @@ func TestForbidden(t *testing.T) {
 	if i := slices.IndexFunc(r.Kinds, func(k KindTotal) bool { return k.Kind == "Secret" }); i < 0 || !strings.Contains(r.Kinds[i].Unreadable, "secrets is forbidden") {
 		t.Errorf("got %+v", r.Kinds)
 	}
+
+	// What policies depend on counts as well: without Namespaces nobody knows whom they select.
+	s.Intercept = func(r fakeapi.Request) (map[string]any, error) {
+		if r.Resource == namespaces {
+			return nil, apierrors.NewForbidden(namespaces.GroupResource(), "", errors.New("no"))
+		}
+		return nil, nil
+	}
+	o := options(t, c, Loading{})
+	if r, err = Run(t.Context(), o); err != nil || !o.Set.Incomplete || !r.Incomplete() || !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "namespaces is forbidden") }) {
+		t.Errorf("%v, got %+v", err, r)
+	}
 }
 
 // An audit that is ended at any page goes on with its state, and the report is that of one

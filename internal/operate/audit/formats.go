@@ -132,9 +132,10 @@ func (r *Report) Gaps() (out []string) {
 	return append(out, r.Notes...)
 }
 
-// Incomplete reports whether a kind could not be read.
+// Incomplete reports whether a kind of objects, or something that policies depend on, could not
+// be read.
 func (r *Report) Incomplete() bool {
-	return slices.ContainsFunc(r.Kinds, func(k KindTotal) bool { return k.Unreadable != "" })
+	return r.incomplete || slices.ContainsFunc(r.Kinds, func(k KindTotal) bool { return k.Unreadable != "" })
 }
 
 // says returns what a result is besides its changes.

@@ -62,6 +62,9 @@ type Loading struct {
 type Set struct {
 	// Problems say which policies are left out, and which parameters could not be read.
 	Problems []string
+	// Incomplete says that something could not be read on which decisions depend: definitions,
+	// Namespaces, exceptions or parameters. Problems say what.
+	Incomplete bool
 	// Policies is how many policies, mutators and policies of Kubewarden run.
 	Policies int
 	// Digest identifies the policies and what they read.
@@ -177,7 +180,7 @@ func (c *Cluster) Load(ctx context.Context, l Loading) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Problems: problems, options: fmt.Sprint(l.Whole, l.Unbound, l.Only), modes: map[[2]string]string{}}
+	s := &Set{Problems: problems, Incomplete: len(problems) > 0, options: fmt.Sprint(l.Whole, l.Unbound, l.Only), modes: map[[2]string]string{}}
 	sum := sha256.New()
 	b := setBuilder{Set: s, cluster: c, loading: &l, around: around, sum: sum}
 	if l.Files != nil {
@@ -406,6 +409,7 @@ func (b *setBuilder) params(ctx context.Context, docs []*manifest.Document) (out
 		case err == nil:
 		case unreadable(err):
 			b.Problems = append(b.Problems, fmt.Sprintf("policy %s runs as if it had no parameters: %v", name, err))
+			b.Incomplete = true
 		default:
 			return nil, err
 		}

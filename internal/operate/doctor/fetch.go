@@ -74,6 +74,7 @@ type ownBinding struct {
 // objects has the policies and bindings in mapd's group, by name.
 type objects struct {
 	served                   bool // both kinds are
+	exceptions               bool // the server has the kind of exceptions
 	servedErr                error
 	policies                 []ownPolicy
 	bindings                 []ownBinding
@@ -182,6 +183,9 @@ func (x *examination) fetchServed(ctx context.Context) {
 		found[k.resource] = true
 	}
 	x.own.served = found[api.PolicyResource] && found[api.BindingResource]
+	if kinds, err = x.resources(ctx, api.Exceptions.GroupVersion()); err == nil {
+		x.own.exceptions = slices.ContainsFunc(kinds, func(k kind) bool { return k.resource == api.ExceptionResource })
+	}
 }
 
 func (x *examination) fetchPolicies(ctx context.Context) {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mapd-project/mapd/internal/cluster/exceptions"
 	"github.com/mapd-project/mapd/internal/cluster/gatekeeper"
 	"github.com/mapd-project/mapd/internal/cluster/modulepolicies"
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
@@ -272,11 +273,18 @@ func (x *examination) validation() {
 			missing = append(missing, w.Name)
 		}
 	}
+	if x.own.exceptions {
+		if names = append(names, exceptions.EntryName); !have[exceptions.EntryName] {
+			x.say(Bad, check, webhookconfig.ValidationName+" lacks "+exceptions.EntryName+", so new exceptions do not hold", "mapd writes the entry when a replica is ready: see its log")
+		}
+	}
 	if len(missing) > 0 {
 		x.say(Bad, check, webhookconfig.ValidationName+" lacks "+shortList(missing)+", so policies are stored unchecked", "mapd writes the entries when a replica is ready: see its log")
 		return
 	}
-	x.say(OK, check, webhookconfig.ValidationName+" has "+shortList(names), "")
+	if !x.own.exceptions || have[exceptions.EntryName] {
+		x.say(OK, check, webhookconfig.ValidationName+" has "+shortList(names), "")
+	}
 }
 
 // probe tries the connection from the API server to mapd.

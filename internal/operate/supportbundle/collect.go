@@ -62,7 +62,7 @@ func (b *builder) collect(ctx context.Context) {
 		{"bindings.yaml", "/apis/" + api.OwnGroup + "/v1/" + api.BindingResource, b.policyFields(), nil},
 		{"exceptions.yaml", "/apis/" + api.ExceptionGroup + "/" + api.ExceptionVersion + "/" + api.ExceptionResource, b.policyFields(), nil},
 		{"events.yaml", "/api/v1/namespaces/" + b.Namespace + "/events", eventFields, []string{"limit", "500"}},
-		{"events-of-policies.yaml", "/api/v1/namespaces/default/events", eventFields, []string{"fieldSelector", "source=mapd", "limit", "500"}},
+		{"events-of-policies.yaml", "/api/v1/namespaces/default/events", eventFields, []string{"fieldSelector", "source=mapd.dev/mapd", "limit", "500"}},
 	} {
 		objects, err := b.read(ctx, f.path, f.params...)
 		if err != nil {
