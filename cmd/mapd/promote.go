@@ -201,6 +201,10 @@ func (f *promoteFlags) promoter(ctx context.Context, s streams, config *rest.Con
 			fmt.Fprintln(s.err, report.Printable(fmt.Sprintf(format, args...)))
 		},
 	}
+	// A dry run may be made where mapd is not installed yet.
+	if p.Namespace, err = asked.namespace(ctx); err != nil && !f.dryRun {
+		return nil, err
+	}
 	if !f.everywhere {
 		if p.Exempt, err = p.Replicas.Exempt(ctx); err != nil {
 			return nil, err

@@ -24,7 +24,9 @@ func exceptions(p *pass) {
 	}
 	for _, s := range p.set.policies {
 		add(s.doc.Object)
-		native[s.doc.Object.GetName()] = group(s.doc) == api.NativeGroup
+		if group(s.doc) == api.NativeGroup { // mapd may have one of the same name
+			native[s.doc.Object.GetName()] = true
+		}
 	}
 	for _, b := range p.set.bindings {
 		add(b.doc.Object)

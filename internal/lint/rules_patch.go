@@ -18,8 +18,12 @@ func (p *pass) inStringMap(steps path) int {
 		if !slices.Contains(stringMaps, s) {
 			continue
 		}
-		if is := p.set.presentIn(p.subject, inObject(steps[:i+1])); is == mayBeMissing || is == always ||
-			i == 1 && steps[0] == "metadata" {
+		if i == 1 && steps[0] == "metadata" {
+			return i
+		}
+		// What has such a name may be a list, as the limits of a LimitRange are.
+		at := inObject(steps[:i+1])
+		if is := p.set.presentIn(p.subject, at); (is == mayBeMissing || is == always) && p.set.presentIn(p.subject, at.with("key")) == mapKey {
 			return i
 		}
 	}

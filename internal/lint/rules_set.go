@@ -396,6 +396,7 @@ func params(p *pass) {
 
 // selectors finds selectors that select nothing.
 func selectors(p *pass) {
+	m := p.subject.object.Spec.MatchConstraints
 	one := func(d *pass, path string, s *metav1.LabelSelector, of *bound, namespaces bool) {
 		if s == nil {
 			return
@@ -405,6 +406,10 @@ func selectors(p *pass) {
 			doc = of.doc
 		}
 		if key := contradiction(s); key != "" {
+			if namespaces && !p.set.namespaced(m.ResourceRules) && (of == nil || !p.set.namespaced(of.object.Spec.MatchResources.ResourceRules)) {
+				d.field(doc, path, "the selector selects no Namespace: nothing can satisfy what it wants of %s; objects without a namespace match all the same", key).Severity = Info
+				return
+			}
 			d.field(doc, path, "the selector selects nothing: nothing can satisfy what it wants of %s", key)
 			return
 		}
@@ -426,7 +431,6 @@ func selectors(p *pass) {
 		}
 		d.field(doc, path, "the selector selects none of the %d Namespaces among the files", len(p.set.namespaces)).Severity = Info
 	}
-	m := p.subject.object.Spec.MatchConstraints
 	one(p, "spec.matchConstraints.namespaceSelector", m.NamespaceSelector, nil, true)
 	one(p, "spec.matchConstraints.objectSelector", m.ObjectSelector, nil, false)
 	for _, b := range p.subject.bindings {
@@ -435,6 +439,40 @@ func selectors(p *pass) {
 			one(p, "spec.matchResources.objectSelector", r.ObjectSelector, b, false)
 		}
 	}
+}
+
+// namespaced reports whether rules let in nothing but requests of namespaces, and for Namespaces.
+// A namespaceSelector leaves out no others (spec §2.5).
+func (s *set) namespaced(rules []admissionregistrationv1.NamedRuleWithOperations) bool {
+	if len(rules) == 0 {
+		return false
+	}
+	all := s.types.Resources()
+	for _, r := range rules {
+		if r.Scope != nil && *r.Scope == admissionregistrationv1.NamespacedScope {
+			continue
+		}
+		if slices.Contains(r.APIGroups, "*") {
+			return false
+		}
+		for _, name := range r.Resources {
+			resource, _, _ := strings.Cut(name, "/")
+			known := false
+			for _, o := range all {
+				if o.GVR.Resource != resource || !slices.Contains(r.APIGroups, o.GVR.Group) {
+					continue
+				}
+				if !o.Namespaced && resource != "namespaces" {
+					return false
+				}
+				known = true
+			}
+			if !known {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // contradiction returns a key of which a selector wants what no label is, empty if there

@@ -94,6 +94,9 @@ func (r *Rules) Add(gvk schema.GroupVersionKind, exact bool, before, after map[s
 			switch {
 			case p.Keys && (exact || last):
 				s.element, s.keys = true, keysOf(p.Name)
+				if one := oneKey(p.Name); !has(before, steps, s) && !has(after, steps, s) && (has(before, steps, one) || has(after, steps, one)) {
+					s = one
+				}
 				if several(before, steps, s) || several(after, steps, s) {
 					s.keys = append(s.keys, key{protocol, defaultProtocol})
 				}
@@ -332,6 +335,19 @@ func keysOf(text string) (keys []key) {
 		keys = append(keys, key{name, value})
 	}
 	return keys
+}
+
+// oneKey is the step of an element with one key, whose value may look like several: a mountPath
+// may be /a,b=c.
+func oneKey(text string) step {
+	name, value, _ := strings.Cut(text, "=")
+	return step{name: text, element: true, keys: []key{{name, value}}}
+}
+
+// has reports whether a list of an object has an element.
+func has(object any, path []step, s step) bool {
+	list, _ := at(object, path).([]any)
+	return find(list, s) >= 0
 }
 
 // find returns the index of an element, -1 if there is none.

@@ -87,6 +87,26 @@ func TestArgoRulesWithJQ(t *testing.T) {
 	}
 }
 
+// What stands behind a comma of a value is no other key.
+func TestValueLikeKeys(t *testing.T) {
+	mounts := func(readOnly bool) map[string]any {
+		return map[string]any{"spec": map[string]any{"mounts": []any{map[string]any{"mountPath": "/a,b=c", "readOnly": readOnly}}}}
+	}
+	for of, want := range map[string]string{
+		ArgoCD: `.spec.mounts[]? | select(.mountPath == "/a,b=c") | .readOnly`,
+		Flux:   "/spec/mounts/0/readOnly",
+	} {
+		r := Rules{For: of}
+		r.Add(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, true, mounts(false), mounts(true), []mapd.Change{
+			{Path: "spec.mounts[mountPath=/a,b=c].readOnly", Before: false, After: true},
+		})
+		text, err := r.Text("", false)
+		if err != nil || !strings.Contains(string(text), "- "+want+"\n") {
+			t.Errorf("%v\n%s\nwant %s", err, text, want)
+		}
+	}
+}
+
 // Texts of a tenant, such as names with quotes, make no other expression.
 func FuzzQuoted(f *testing.F) {
 	for _, s := range []string{"a", `a"b`, `\(1)`, "\\", "<é😀>", "\x00\n"} {

@@ -39,10 +39,10 @@ func (p *Promoter) exceptionsFrom(ctx context.Context, policy string, bindings [
 	if err != nil {
 		return out, err
 	}
-	return excepted(list.Items, policy, bindings, time.Now()), nil
+	return excepted(list.Items, policy, bindings, api.ExceptionRules{Own: p.Namespace, Endless: true}, time.Now()), nil
 }
 
-func excepted(list []unstructured.Unstructured, policy string, bindings []string, now time.Time) (out Excepted) {
+func excepted(list []unstructured.Unstructured, policy string, bindings []string, rules api.ExceptionRules, now time.Time) (out Excepted) {
 	for i := range list {
 		text, err := api.JSON(&list[i])
 		if err != nil {
@@ -52,7 +52,7 @@ func excepted(list []unstructured.Unstructured, policy string, bindings []string
 		if err != nil || !slices.Contains(obj.Spec.Policies, policy) {
 			continue // mapd does not apply what it cannot decode
 		}
-		x, err := binding.CompileException(obj, api.ExceptionRules{Endless: true})
+		x, err := binding.CompileException(obj, rules)
 		if _, notAllowed := obj.Allowed(); err != nil || notAllowed != nil || x.Ended(now) {
 			continue
 		}

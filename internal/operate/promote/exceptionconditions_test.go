@@ -104,11 +104,11 @@ func TestExceptionConditions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := excepted([]unstructured.Unstructured{u}, "p", []string{"b"}, time.Now()); len(got.Conditions)+len(got.Unsaid) != 0 {
+		if got := excepted([]unstructured.Unstructured{u}, "p", []string{"b"}, api.ExceptionRules{Endless: true}, time.Now()); len(got.Conditions)+len(got.Unsaid) != 0 {
 			t.Errorf("%s: nobody has allowed it: %v", tt.spec, got)
 		}
 		u.Object["status"] = map[string]any{"allowed": map[string]any{"digest": e.Spec.Digest()}}
-		got := excepted([]unstructured.Unstructured{u}, "p", []string{"b"}, time.Now())
+		got := excepted([]unstructured.Unstructured{u}, "p", []string{"b"}, api.ExceptionRules{Endless: true}, time.Now())
 		if tt.refused == "invalid" {
 			if len(got.Conditions)+len(got.Unsaid) != 0 {
 				t.Errorf("%s is not valid, and becomes %v", tt.spec, got)
@@ -140,12 +140,37 @@ func TestExceptionConditions(t *testing.T) {
 	}
 }
 
+// An exception in the namespace of mapd is for objects of all, wherever mapd is installed.
+func TestExceptionsOfInstallation(t *testing.T) {
+	u := unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "mapd.dev/v1alpha1", "kind": "PolicyException", "metadata": map[string]any{"name": "x", "namespace": "policies"},
+		"spec": map[string]any{"policies": []any{"p"}, "namespaces": []any{"shop"}, "reason": "r"},
+	}}
+	data, err := api.JSON(&u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := api.DecodeException(data, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Object["status"] = map[string]any{"allowed": map[string]any{"digest": e.Spec.Digest()}}
+	list := []unstructured.Unstructured{u}
+	got := excepted(list, "p", nil, api.ExceptionRules{Own: "policies", Endless: true}, time.Now())
+	if len(got.Unsaid) != 0 || len(got.Conditions) != 1 || !strings.Contains(got.Conditions[0].Expression, "shop") {
+		t.Errorf("of the namespace of mapd: %v", got)
+	}
+	if got := excepted(list, "p", nil, api.ExceptionRules{Endless: true}, time.Now()); len(got.Conditions)+len(got.Unsaid) != 0 {
+		t.Errorf("of another namespace, for which it is not valid: %v", got)
+	}
+}
+
 // What a policy gets for its exceptions, it loses when it comes back.
 func TestConditionsComeAndGo(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"matchConditions": []any{map[string]any{"name": "own", "expression": "true"}}}}}
 	before := u.DeepCopy()
 	list := []unstructured.Unstructured{{Object: map[string]any{}}}
-	if got := excepted(list, "p", nil, time.Now()); len(got.Conditions)+len(got.Unsaid) != 0 {
+	if got := excepted(list, "p", nil, api.ExceptionRules{Endless: true}, time.Now()); len(got.Conditions)+len(got.Unsaid) != 0 {
 		t.Errorf("of what is no exception: %v", got)
 	}
 	withConditions(u, []admissionregistrationv1.MatchCondition{{Name: "mapd-exception-1", Expression: "false"}})

@@ -69,6 +69,8 @@ type Promoter struct {
 	Kubernetes kubernetes.Interface
 	Replicas   Replicas
 	ID         string
+	// Namespace is that of mapd, whose exceptions are for all namespaces; "" is api.Installation.
+	Namespace string
 	// Exempt are namespaces that native bindings leave out.
 	Exempt []string
 	// Patience is how long the answer to a question may take.
