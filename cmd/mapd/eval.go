@@ -449,7 +449,7 @@ func (e *evaluation) load(s streams, loader *moduleLoader, texts []mapd.File, li
 			ToolOptions: mapd.ToolOptions{
 				Documents: f.documents, Context: append(contextOf(e.inputs, texts, f.documents), live...),
 				Brief: brief, Observe: f.trace || f.explain || f.output == traceFormat,
-				Resolver: e.outside.resolver, Provider: e.outside.provider,
+				Resolver: e.outside.resolver, Provider: e.outside.provider, Installation: f.fromCluster.installation,
 			},
 		}, texts...)
 		again = false

@@ -32,6 +32,8 @@ type evalCluster struct {
 	on, native bool
 	cluster    clusterFlags
 	objects    []string // of the cluster: KIND/NAME
+	// installation is the namespace of the cluster's mapd, "" if it is not known.
+	installation string
 }
 
 func (f *evalCluster) add(cmd *cobra.Command) {
@@ -79,6 +81,7 @@ func (f *evalFlags) readCluster(ctx context.Context, s streams) (policies []*map
 	if err != nil {
 		return nil, nil, fail(err)
 	}
+	from.installation = c.Installation(ctx)
 	docs, problems, err := c.Documents(ctx, audit.Loading{Native: from.native, Mutators: true, Kyverno: true, Modules: true})
 	if err != nil {
 		return nil, nil, fail(err)

@@ -30,6 +30,7 @@ type exportFlags struct {
 	everywhere                                     bool
 	policies, objects, exempt                      []string
 	output, kubernetes, namespace                  string
+	installation                                   string // the namespace of the cluster's mapd
 }
 
 const exportLong = `Write policies in the form in which API servers take them from files.
@@ -139,6 +140,7 @@ func (f *exportFlags) documents(ctx context.Context, s streams) ([]*manifest.Doc
 	if err != nil {
 		return nil, &codedError{exitUnreachable, fmt.Errorf("export: %w", err)}
 	}
+	f.installation = c.Installation(ctx)
 	docs, problems, err := c.Documents(ctx, audit.Loading{Native: f.native})
 	if err != nil {
 		return nil, &codedError{exitUnreachable, fmt.Errorf("export: %w", err)}
@@ -166,7 +168,7 @@ func (e *exporting) build(ctx context.Context, docs []*manifest.Document, names 
 	if err != nil {
 		return err
 	}
-	s, errs := policyset.Build(docs, policyset.Options{Env: env, Namespace: e.flags.namespace, Mutators: api.Off, Kyverno: api.Off})
+	s, errs := policyset.Build(docs, policyset.Options{Env: env, Namespace: e.flags.namespace, Mutators: api.Off, Kyverno: api.Off, Installation: e.flags.installation})
 	if len(errs) > 0 {
 		printErrors(e.err, errs)
 		return &codedError{code: exitPolicy}

@@ -60,6 +60,7 @@ func (c *liveCluster) readExceptions(ctx context.Context, in *migrate.Input, exc
 	if !ok {
 		return nil
 	}
+	exceptions.Installation = c.Installation(ctx)
 	err := c.Each(ctx, r, func(u *unstructured.Unstructured) error {
 		exceptions.Add(u, nil)
 		return nil

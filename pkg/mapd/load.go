@@ -78,6 +78,9 @@ type ToolOptions struct {
 	// Provider is called for each Provider of external data among the documents. Its
 	// error is one of Load, at the document. It may be nil.
 	Provider func(*unstructured.Unstructured) error
+	// Installation is the namespace of mapd, whose exceptions are for all namespaces; empty:
+	// api.Installation.
+	Installation string
 }
 
 // mode returns how the modes of policies are taken, nil as they are written.
@@ -200,7 +203,7 @@ func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 		More:      more,
 		Documents: docs,
 		Env:       env, Unbound: opts.Unbound, Mode: opts.mode(), Namespace: opts.Namespace, Trace: !opts.Brief,
-		Resolver: opts.Resolver, Provider: opts.Provider, Modules: opts.Modules,
+		Resolver: opts.Resolver, Provider: opts.Provider, Modules: opts.Modules, Installation: opts.Installation,
 	})
 	if len(errs) > 0 {
 		for i, err := range errs {

@@ -22,6 +22,10 @@ import (
 
 // Exceptions are the PolicyExceptions that name mutators. The zero value is usable.
 type Exceptions struct {
+	// Installation is the namespace of mapd, whose exceptions are for all namespaces; empty:
+	// api.Installation.
+	Installation string
+
 	all []exception
 	// notes are about those that mapd does not apply.
 	notes []string
@@ -44,7 +48,7 @@ func (x *Exceptions) Add(u *unstructured.Unstructured, d *manifest.Document) boo
 	if d != nil {
 		name += " (" + d.Where() + ")"
 	}
-	if err := applied(u, d == nil); err != nil {
+	if err := x.applied(u, d == nil); err != nil {
 		x.notes = append(x.notes, fmt.Sprintf("%s: mapd does not apply it, so it is left alone: %v", name, err))
 		return true
 	}
@@ -58,7 +62,7 @@ func isMutator(policy string) bool {
 }
 
 // applied returns why mapd does not apply an exception.
-func applied(u *unstructured.Unstructured, inCluster bool) error {
+func (x *Exceptions) applied(u *unstructured.Unstructured, inCluster bool) error {
 	text, err := api.JSON(u)
 	if err != nil {
 		return err
@@ -67,7 +71,7 @@ func applied(u *unstructured.Unstructured, inCluster bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := binding.CompileException(obj, api.ExceptionRules{Endless: true}); err != nil {
+	if _, err := binding.CompileException(obj, api.ExceptionRules{Own: x.Installation, Endless: true}); err != nil {
 		return err
 	}
 	if inCluster {
@@ -115,7 +119,7 @@ func (x *Exceptions) Move(r *Report, units []translate.Unit, o translate.Options
 			continue
 		}
 		u := e.with(policies)
-		if err := applied(u, false); err != nil { // with the mutators it has too many names
+		if err := x.applied(u, false); err != nil { // with the mutators it has too many names
 			u = e.with(policies, from...)
 		}
 		written = append(written, u)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +16,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
+	"github.com/mapd-project/mapd/pkg/api"
 )
 
 // Cluster reads the objects of a cluster. It is safe for concurrent use.
@@ -26,6 +31,20 @@ type Cluster struct {
 	Notes []string
 
 	client rest.Interface
+}
+
+// Installation returns the namespace that mapd is installed in, as its configuration for validation
+// says; "" where it has no exceptions, or that cannot be read.
+func (c *Cluster) Installation(ctx context.Context) string {
+	if _, ok := c.Serves(api.ExceptionGroup, api.ExceptionKind, api.ExceptionVersion); !ok {
+		return ""
+	}
+	configurations := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")
+	found, err := c.Dynamic.Resource(configurations).Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return webhookconfig.InstallationOf(metav1.ObjectMeta{Annotations: found.GetAnnotations(), OwnerReferences: found.GetOwnerReferences()}).Namespace
 }
 
 // discoveryQPS is as in kubectl.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/mapd-project/mapd/internal/document/manifest"
 	"github.com/mapd-project/mapd/pkg/api"
 )
@@ -70,5 +72,29 @@ func TestExceptions(t *testing.T) {
 	files := []manifest.Input{{Name: "p.yaml", Open: opener(labels("team", "configmaps", `"c"`))}}
 	if r, err = Run(t.Context(), options(t, c, Loading{Files: files})); err != nil || r.Changed != 3 {
 		t.Errorf("policies of files: %v, got %+v", err, r)
+	}
+}
+
+// An exception in the namespace that mapd is installed in is for all namespaces, whatever that
+// namespace is called.
+func TestExceptionsOfInstallation(t *testing.T) {
+	s := serve()
+	fill(t, s, 4)
+	put(t, s, labels("team", "configmaps", `"a"`))
+	until := time.Now().Add(time.Hour).Format(time.RFC3339)
+	text := fmt.Sprintf(`{"apiVersion": "mapd.dev/v1alpha1", "kind": "PolicyException", "metadata": {"name": "all", "namespace": "policies", "uid": "1"}, "spec": {"policies": ["team"], "namespaces": ["a"], "reason": "r", "owner": "o", "until": %q}`, until)
+	e, err := api.DecodeException([]byte(text+"}"), "policies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, fmt.Sprintf(`%s, "status": {"allowed": {"digest": %q}}}`, text, e.Spec.Digest()))
+	for namespace, changed := range map[string]int{"policies/mapd": 2, "mapd-system/mapd": 4} {
+		s.Put(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}, "", "mapd.dev", map[string]any{
+			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+			"metadata": map[string]any{"name": "mapd.dev", "annotations": map[string]any{"mapd.dev/installation": namespace}},
+		})
+		if r, err := Run(t.Context(), options(t, connect(t, s), Loading{})); err != nil || r.Changed != changed {
+			t.Errorf("installed as %s: %v, %+v; want %d changed", namespace, err, r, changed)
+		}
 	}
 }

@@ -182,7 +182,7 @@ func (c *Cluster) Load(ctx context.Context, l Loading) (*Set, error) {
 	}
 	s := &Set{Problems: problems, Incomplete: len(problems) > 0, options: fmt.Sprint(l.Whole, l.Unbound, l.Only), modes: map[[2]string]string{}}
 	sum := sha256.New()
-	b := setBuilder{Set: s, cluster: c, loading: &l, around: around, sum: sum}
+	b := setBuilder{Set: s, cluster: c, loading: &l, around: around, installation: c.Installation(ctx), sum: sum}
 	if l.Files != nil {
 		docs, errs := manifest.ReadAll(l.Files, func(*manifest.Document) {})
 		if len(errs) > 0 {
@@ -226,6 +226,10 @@ type setBuilder struct {
 	cluster *Cluster
 	loading *Loading
 	around  []*manifest.Document
+	// installation is the namespace of mapd, whose exceptions are for all namespaces; "" is the
+	// default one.
+	installation string
+
 	sum     hash.Hash
 	engines []*engine.Engine
 	first   *policyset.Snapshot
@@ -265,6 +269,7 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	}
 	opts := policyset.Options{
 		Env: b.loading.Env, Mode: b.mode, Whole: b.loading.Whole, Unbound: b.loading.Unbound, Modules: b.loading.Loader,
+		Installation: b.installation,
 	}
 	if len(b.loading.Only) > 0 {
 		opts.Mutators, opts.Kyverno, opts.ModuleMode = api.Off, api.Off, api.Off
