@@ -17,6 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -708,4 +709,30 @@ func TestTimeOver(t *testing.T) {
 			t.Errorf("%+v, %d writes", s, b.writes(configMaps))
 		}
 	})
+}
+
+// A container that somebody puts before another takes its index, and is none that was changed back.
+func TestChangedBack(t *testing.T) {
+	pod := func(containers ...any) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web", "uid": "u"}, "spec": map[string]any{"containers": containers}}
+	}
+	container := func(name, policy string) any {
+		return map[string]any{"name": name, "image": name, "imagePullPolicy": policy}
+	}
+	m := newPastWrites()
+	m.add(&audit.Undo{Stored: true, Before: pod(container("app", "IfNotPresent")), After: pod(container("app", "Always"))}, time.Now())
+	for name, tt := range map[string]struct {
+		was, want map[string]any
+		pointers  string
+	}{
+		"another in front": {pod(container("new", "Never"), container("app", "Always")), pod(container("new", "Always"), container("app", "Always")), "[]"},
+		"changed back":     {pod(container("app", "IfNotPresent")), pod(container("app", "Always")), "[/spec/containers/0/imagePullPolicy]"},
+		"both": {pod(container("new", "Never"), container("app", "Never")), pod(container("new", "Always"), container("app", "Always")),
+			"[/spec/containers/1/imagePullPolicy]"},
+	} {
+		got := m.changedBack(&unstructured.Unstructured{Object: tt.was}, &unstructured.Unstructured{Object: tt.want})
+		if fmt.Sprint(got) != tt.pointers {
+			t.Errorf("%s: %v, want %s", name, got, tt.pointers)
+		}
+	}
 }

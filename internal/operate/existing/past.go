@@ -1,7 +1,12 @@
 package existing
 
 import (
+	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,11 +66,12 @@ func (m *pastWrites) add(u *audit.Undo, at time.Time) {
 	r := &remembered{at: at, owner: ownerOf(before)}
 	if u.Stored {
 		r.fields = map[uint64]uint64{}
-		for pointer, value := range u.Changed() {
+		changed := u.Changed()
+		for _, pointer := range slices.Sorted(maps.Keys(changed)) { // the same ones for every holder of the Lease
 			if len(r.fields) == maxFields {
 				break
 			}
-			r.fields[hash(pointer)] = hashValue(value)
+			r.fields[hash(keyed(u.After, pointer))] = hashValue(changed[pointer])
 		}
 	}
 	m.writes[before.GetUID()] = r
@@ -114,6 +120,45 @@ func (m *pastWrites) forget(uid types.UID) {
 	}
 }
 
+// keyed returns a pointer with the names of elements, or what else identifies them, in the place of
+// their indexes: where somebody puts a container before another, the index of that changes.
+func keyed(object map[string]any, pointer string) string {
+	var out strings.Builder
+	at := any(object)
+	for _, step := range strings.Split(pointer, "/")[1:] {
+		switch v := at.(type) {
+		case map[string]any:
+			at = v[unescape.Replace(step)]
+		case []any:
+			at = nil
+			if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(v) {
+				if at = v[i]; identity(at) != "" {
+					step = identity(at)
+				}
+			}
+		}
+		out.WriteString("/" + step)
+	}
+	return out.String()
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+
+// identity returns what identifies an element of a list, "" if nothing does.
+func identity(element any) string {
+	fields, _ := element.(map[string]any)
+	for _, field := range append([]string{"name"}, slices.Sorted(maps.Keys(fields))...) {
+		switch v := fields[field].(type) {
+		case nil, map[string]any, []any:
+		default:
+			if tree.Identifies(field) {
+				return fmt.Sprintf("[%s=%v]", field, v)
+			}
+		}
+	}
+	return ""
+}
+
 // changedBack returns the fields that the policies want to change once more and that somebody has
 // changed since they were written; nil if there are none.
 func (m *pastWrites) changedBack(was, want *unstructured.Unstructured) (pointers []string) {
@@ -122,7 +167,7 @@ func (m *pastWrites) changedBack(was, want *unstructured.Unstructured) (pointers
 		return nil
 	}
 	for pointer := range audit.Changed(was, want) {
-		if wrote, ok := r.fields[hash(pointer)]; ok && wrote != hashValue(audit.ValueAt(was, pointer)) {
+		if wrote, ok := r.fields[hash(keyed(want.Object, pointer))]; ok && wrote != hashValue(audit.ValueAt(was, pointer)) {
 			pointers = append(pointers, pointer)
 		}
 	}
