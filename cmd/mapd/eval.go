@@ -555,7 +555,7 @@ func (e *evaluation) summarize() {
 	}
 	text := fmt.Sprintf("%d objects: %s", e.given.all, e.given)
 	if e.generated.all > 0 {
-		text += fmt.Sprintf("; %d generated objects: %s", e.generated.all, e.generated)
+		text += fmt.Sprintf("; %s: %s", words.Count(e.generated.all, "generated object", "generated objects"), e.generated)
 	}
 	e.notes.say("%s\n", text)
 	if e.flags.output == "markdown" && e.inPlace == nil {

@@ -39,8 +39,8 @@ Then ValidatingAdmissionPolicies (-p) and the levels of Pod Security of the Name
 dryrun; an ExpansionTemplate's enforcementAction takes the place of their own. An
 object that is denied is not printed.
 
-Only created objects are printed, sorted by name, version and kind, descending, as
-gator expand sorts them. They are not what a cluster will have: a controller
+Only created objects are printed, sorted by name, version and kind as one text,
+descending, as gator expand sorts them. They are not what a cluster will have: a controller
 generates names, adds labels and sends its own user, and other webhooks run.
 
 With --rewrite, it prints the policies that do to Deployments, StatefulSets,

@@ -651,7 +651,7 @@ var immutable = map[string]struct{ fields, mutable []string }{
 	"apps/v1 StatefulSet": {fields: []string{"spec.selector", "spec.serviceName", "spec.podManagementPolicy", "spec.volumeClaimTemplates"}},
 	"batch/v1 Job":        {fields: []string{"spec.selector", "spec.template", "spec.completionMode"}},
 	"v1 Pod": {fields: []string{"spec"}, mutable: []string{"spec.containers[].image", "spec.initContainers[].image", "spec.activeDeadlineSeconds",
-		"spec.tolerations", "spec.terminationGracePeriodSeconds", "spec.schedulingGates", "spec.containers[].name", "spec.initContainers[].name"}},
+		"spec.tolerations", "spec.schedulingGates", "spec.containers[].name", "spec.initContainers[].name"}},
 	"v1 PersistentVolumeClaim":                        {fields: []string{"spec.accessModes", "spec.storageClassName", "spec.volumeMode", "spec.selector"}},
 	"storage.k8s.io/v1 StorageClass":                  {fields: []string{"provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"}},
 	"rbac.authorization.k8s.io/v1 RoleBinding":        {fields: []string{"roleRef"}},
@@ -827,8 +827,10 @@ func constantCondition(p *pass) {
 			switch {
 			case !some:
 				p.node(e, n, "this is always %v: %s", n.Name == "_!=_", what)
+			case every && n.Name == "_!=_":
+				p.node(e, n, "this is always false: %s", what)
 			case every:
-				p.node(e, n, "this is always %v: %s", n.Name != "_!=_", what).Severity = Info
+				p.node(e, n, "this is always true: %s", what).Severity = Info
 			}
 			return true
 		})

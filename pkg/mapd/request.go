@@ -20,6 +20,7 @@ import (
 
 	"github.com/mapd-project/mapd/internal/apiserver/defaulting"
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/openapi"
 	"github.com/mapd-project/mapd/pkg/policy"
 )
@@ -313,6 +314,9 @@ func (e *asking) resource(d *manifest.Document, gvk schema.GroupVersionKind) (op
 		return res, sub, nil
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	if gvk.Group == api.OwnGroup && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) {
+		return openapi.Resource{GVR: plural, Kind: gvk}, sub, nil // mapd's own kinds, of the cluster as the native ones
+	}
 	about := []string{fmt.Sprintf("%s, Kind=%s", gvk.GroupVersion(), gvk.Kind), plural.GroupResource().String()}
 	if strings.Contains(gvk.Group, ".") { // a custom group has a dot
 		e.Note(note(UnknownKind, about, "%s is not known, give its CustomResourceDefinition: taken as namespaced %s", about[0], about[1]))

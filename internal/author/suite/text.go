@@ -34,7 +34,10 @@ func (r *Results) Text(verbose, colour bool) string {
 		fmt.Fprintf(&b, "%d suites: %s\n", files, r.counts())
 	}
 	r.ordersText(&b)
-	if r.Focused {
+	switch {
+	case r.Focused && files > 1:
+		b.WriteString("Of suites with focus, only the cases that have it were run.\n")
+	case r.Focused:
 		b.WriteString("Only cases with focus were run.\n")
 	}
 	return b.String()
