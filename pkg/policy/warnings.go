@@ -137,6 +137,7 @@ func newTargets(m *admissionregistrationv1.MatchResources, types *openapi.Types)
 	}
 	left := min(maxTargets, maxExclusions/exclusions)
 	for _, r := range m.ResourceRules {
+		found, missing := map[string]bool{}, map[string]bool{} // by resource
 		for _, group := range r.APIGroups {
 			for _, version := range r.APIVersions {
 				for _, resource := range r.Resources {
@@ -154,11 +155,24 @@ func newTargets(m *admissionregistrationv1.MatchResources, types *openapi.Types)
 					gvr := schema.GroupVersionResource{Group: group, Version: version}
 					var subresource string
 					gvr.Resource, subresource, _ = strings.Cut(resource, "/")
-					if !covered(m.ExcludeResourceRules, r.Operations, gvr, subresource) {
+					_, known := types.KindFor(gvr, subresource)
+					found[resource] = found[resource] || known
+					switch {
+					case covered(m.ExcludeResourceRules, r.Operations, gvr, subresource):
+					case known:
 						out.add(types, gvr, subresource)
+					case strings.Contains(group, "."):
+						out.more = true
+					default:
+						missing[resource] = true
 					}
 				}
 			}
+		}
+		// Of ["", apps] and [pods, deployments] two of four exist. The others cannot be defined,
+		// because the group of a definition has a dot in its name.
+		for resource := range missing {
+			out.more = out.more || !found[resource]
 		}
 	}
 	return out.sorted()

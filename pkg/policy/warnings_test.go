@@ -250,6 +250,27 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// Groups and resources of a rule multiply. What is not there and cannot be defined is no other kind.
+func TestTargets(t *testing.T) {
+	types := testDeps(t).Types
+	for name, tt := range map[string]struct {
+		groups, versions, resources []string
+		want                        string
+	}{
+		"a product":               {[]string{"", "apps"}, []string{"v1"}, []string{"pods", "deployments"}, "[/v1, Kind=Pod apps/v1, Kind=Deployment] false"},
+		"versions":                {[]string{"apps"}, []string{"v1", "v1beta9"}, []string{"deployments"}, "[apps/v1, Kind=Deployment] false"},
+		"a group to be defined":   {[]string{"apps", "example.com"}, []string{"v1"}, []string{"deployments"}, "[apps/v1, Kind=Deployment] true"},
+		"no such resource at all": {[]string{"", "apps"}, []string{"v1"}, []string{"pods", "nosuch"}, "[/v1, Kind=Pod] true"},
+	} {
+		r := ruleFor("v1 pods")
+		r.APIGroups, r.APIVersions, r.Resources = tt.groups, tt.versions, tt.resources
+		kinds, more := Targets(&admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{r}}, types)
+		if got := fmt.Sprint(kinds, more); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
 // Operations and names make an exclusion partial.
 func TestWarningsPartlyExcluded(t *testing.T) {
 	deps := testDeps(t)
