@@ -23,7 +23,7 @@ type Budget struct {
 	collecting sync.Mutex // held during a garbage collection that a Budget began
 
 	mu   sync.Mutex
-	rest int64 // what the process needs beside requests
+	rest int64 // bytes that the process needs beside requests
 	// left counts the bytes that Accounts ever left, freed those of them that a
 	// garbage collection has freed since, and mark is what left was when the
 	// last collection had ended.
