@@ -42,7 +42,8 @@ const sendLong = `Send objects to a mutating webhook, as an API server does, and
 Each object is sent as the AdmissionReview of its creation; an AdmissionReview
 is sent as it is.`
 
-// newSend is the other end of serve: a webhook can be tried without a cluster.
+// newSend returns the command that sends requests to serve, so that a webhook can be tried
+// without a cluster.
 func newSend(s streams) *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
@@ -137,7 +138,7 @@ func (f *sendFlags) client() (*http.Client, error) {
 	}), nil
 }
 
-// one sends one document and prints the answer.
+// one sends one document and prints the response.
 func (f *sendFlags) one(ctx context.Context, client *http.Client, e *evaluation, d *mapd.Document) error {
 	req, err := e.request(d)
 	if err != nil {
@@ -195,13 +196,14 @@ func (f *sendFlags) post(ctx context.Context, client *http.Client, body []byte) 
 	return answer, nil
 }
 
-// unreachableError says that no connection to the server came about, so that the next
-// object would meet the same.
+// unreachableError says that no connection to the server was possible, so that sending the next
+// object would fail too.
 type unreachableError struct{ error }
 
 func (e *unreachableError) Unwrap() error { return e.error }
 
-// unreachable returns err as an *unreachableError if it is one, with what may help.
+// unreachable returns err as an *unreachableError with advice if no connection was possible,
+// else err.
 func (f *sendFlags) unreachable(err error) error {
 	var dial *net.OpError
 	var verify *tls.CertificateVerificationError
@@ -217,7 +219,7 @@ func (f *sendFlags) unreachable(err error) error {
 	return err
 }
 
-// reviewOf is a request as an API server sends it.
+// reviewOf returns a request in the form in which an API server sends it.
 func reviewOf(r *policy.Request) ([]byte, error) {
 	kind := map[string]any{"group": r.Kind.Group, "version": r.Kind.Version, "kind": r.Kind.Kind}
 	resource := map[string]any{"group": r.Resource.Group, "version": r.Resource.Version, "resource": r.Resource.Resource}
@@ -239,7 +241,7 @@ func reviewOf(r *policy.Request) ([]byte, error) {
 	})
 }
 
-// decisionOf makes of an answer what an API server makes of it.
+// decisionOf interprets a response as an API server does.
 func decisionOf(r *policy.Request, answer []byte) (*engine.Decision, error) {
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(answer, &review); err != nil {
