@@ -143,7 +143,7 @@ func run(dir string) error {
 // download gives the directory and the checksum of the module.
 func download() (dir, sum string, err error) {
 	cmd := exec.Command("go", "mod", "download", "-json", module+"@"+release)
-	// The module is no dependency: its checksum does not belong into go.sum.
+	// The module is not a dependency: its checksum must not be added to go.sum.
 	cmd.Dir = os.TempDir()
 	out, err := cmd.Output()
 	if err != nil {
