@@ -326,7 +326,7 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 	}
 	f.budget = budget
 	if f.pprof == "" {
-		runtime.MemProfileRate = 0 // without the profiling address nobody can read the samples, which cost time and memory
+		runtime.MemProfileRate = 0 // without --pprof nobody can read the samples, which cost time and memory
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
