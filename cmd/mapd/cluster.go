@@ -56,8 +56,8 @@ var inCluster = rest.InClusterConfig
 // config returns the configuration of the cluster: from the flags, else from $KUBECONFIG, else,
 // in a Pod, from its service account, else from ~/.kube/config, with kubectl's rules for files.
 //
-// $KUBECONFIG comes before the service account: who sets it in a Pod wants another cluster than
-// the Pod's.
+// $KUBECONFIG comes before the service account: a user who sets it in a Pod means another
+// cluster than the Pod's.
 func (f *clusterFlags) config() (*rest.Config, error) {
 	rules := f.rules()
 	explicit := f.kubeconfig != "" || f.overrides.CurrentContext != "" || f.overrides.Context.Cluster != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""

@@ -136,9 +136,10 @@ type tick struct {
 	bytes int64
 }
 
-// An iteration is counted with a probability of 1/ticks, and then as ticks iterations: finding
-// the Activation takes longer than many iterations. Memory is counted exactly, or the same
-// request would be refused on one replica and allowed on another.
+// ticks is how many iterations a counted one stands for: an iteration is counted with a
+// probability of 1/ticks, since finding the Activation takes longer than many iterations.
+// Memory is counted exactly, or the same request would be refused on one replica and allowed on
+// another.
 const ticks = 32
 
 // turns counts iterations of a loop. cel-go's cost tracker keeps the values that it has seen
