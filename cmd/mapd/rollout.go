@@ -446,7 +446,7 @@ func namesOf(objects []*unstructured.Unstructured) []string {
 	return names
 }
 
-// replicasOf says who has answered, and why others have not.
+// replicasOf returns the replicas that have answered, and why others have not.
 func replicasOf[T any](answers []replicas.Answer[T], header func(*T) history.Header) []replicaOutput {
 	out := []replicaOutput{}
 	for i := range answers {

@@ -134,8 +134,8 @@ type groupKey struct {
 	policy  *matcher
 	binding *matcher // nil: no restriction
 	params  paramKind
-	// alone says that the pairs have no binding. A request meets them only if their
-	// policy returns an error for it.
+	// alone says that the pairs have no binding. A request matches them only if matching
+	// their policy returns an error.
 	alone bool
 }
 

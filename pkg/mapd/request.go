@@ -320,7 +320,7 @@ func (e *asking) resource(d *manifest.Document, gvk schema.GroupVersionKind) (op
 	return openapi.Resource{GVR: plural, Kind: gvk, Namespaced: true}, sub, nil
 }
 
-// connects tells whether a kind is the options of a CONNECT.
+// connects reports whether a kind is the options of a CONNECT.
 func connects(gvk schema.GroupVersionKind) bool {
 	_, ok := subresourceOf[gvk.Kind]
 	return ok && strings.HasSuffix(gvk.Kind, "Options")

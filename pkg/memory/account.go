@@ -26,7 +26,8 @@ type Account struct {
 	joined int64 // taken by Accounts that were joined
 }
 
-// ended stands in Account.granted: less than any charge.
+// ended is the value of Account.granted after a refusal or Close. It is less than any
+// charge.
 const ended = math.MinInt64
 
 // Charge asks for n more bytes before they are allocated. It returns an *Error if the request

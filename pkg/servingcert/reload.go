@@ -151,8 +151,8 @@ func (p *KeyPair) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return p.files.Get(), nil
 }
 
-// Check looks at the files and returns what is wrong with them, or with the certificate
-// in use.
+// Check checks the files for changes and returns what is wrong with them, or with the
+// certificate in use.
 func (p *KeyPair) Check() error {
 	if err := p.files.Err(); err != nil {
 		return err

@@ -13,7 +13,7 @@ type Op struct {
 }
 
 // MarshalJSON writes the operation as RFC 6902 has it: remove has no value,
-// add and replace always have one, be it null.
+// add and replace always have one, even if it is null.
 func (o Op) MarshalJSON() ([]byte, error) { return o.append(nil) }
 
 // EncodePatch writes a patch as json.Marshal does, but without validating the output of
@@ -77,7 +77,7 @@ func Changed(before, after any) []string {
 	return slices.Compact(d.paths)
 }
 
-// ChangedBelow is Changed for two values that stand at path in a document.
+// ChangedBelow is Changed for two values at path in a document.
 func ChangedBelow(path string, before, after any) []string {
 	var room [usualPath]byte
 	d := differ{path: append(room[:0], path...), pathsOnly: true}

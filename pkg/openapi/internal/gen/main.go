@@ -37,7 +37,7 @@ const (
 	release = "v1.37.2"
 )
 
-// index mirrors the type that pkg/openapi reads; the two meet in a test.
+// index mirrors the type that pkg/openapi reads; a test compares the two.
 type index struct {
 	Module    string     `json:"module"`
 	Revision  string     `json:"revision"`
