@@ -66,8 +66,8 @@ const (
 	deletedElement  // in is the list before
 )
 
-// maxReused is how many entries of own and of the journal are kept for reuse after Reset:
-// clearing more would cost edits that need few entries.
+// maxReused bounds the entries of own and of the journal whose memory is reused: clearing more
+// would cost edits that need few entries.
 const maxReused = 1 << 10
 
 // Reset begins anew with root, which is never modified.
