@@ -214,7 +214,7 @@ type auditCluster struct {
 	loading audit.Loading
 }
 
-// connect discovers the cluster.
+// connect returns an auditCluster after reading which kinds the cluster serves.
 func (f *auditFlags) connect(ctx context.Context, s streams) (*auditCluster, error) {
 	config, err := f.cluster.config()
 	if err != nil {
@@ -261,7 +261,7 @@ func connectAudit(ctx context.Context, config *rest.Config, kube kubernetes.Inte
 	return &auditCluster{c, kube, loading}, nil
 }
 
-// load reads the policies of files, or those of the cluster without any.
+// load reads the policies of files or, without files, those of the cluster.
 func (f *auditFlags) load(ctx context.Context, s streams, c *auditCluster, files []string) (*audit.Set, error) {
 	loading := c.loading
 	if len(files) > 0 {
@@ -290,7 +290,7 @@ func (f *auditFlags) load(ctx context.Context, s streams, c *auditCluster, files
 	return nil, &codedError{exitUnreachable, fmt.Errorf("audit: %w", err)}
 }
 
-// asking says how objects are put to the policies.
+// asking returns how the audit makes requests for objects.
 func (f *auditFlags) asking() audit.Asking {
 	return audit.Asking{
 		Operation: admissionv1.Operation(strings.ToUpper(f.operation)), User: mapd.Requester(authenticationv1.UserInfo{Username: f.user, Groups: f.groups}), Exceptions: f.exceptions, Exempt: f.exempt, Timeout: f.timeout,
@@ -298,10 +298,10 @@ func (f *auditFlags) asking() audit.Asking {
 	}
 }
 
-// saveEvery bounds what the state costs, which has the results that are kept.
+// saveEvery is the least time between two writes of the state, which has all results so far.
 const saveEvery = 2 * time.Second
 
-// auditMemory is what the evaluations under way may hold together.
+// auditMemory bounds the memory of all concurrent evaluations together.
 const auditMemory = 128 << 20
 
 func runAudit(ctx context.Context, s streams, f *auditFlags) error {

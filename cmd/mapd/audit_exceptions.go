@@ -13,16 +13,16 @@ import (
 	"github.com/mapd-project/mapd/internal/words"
 )
 
-// exceptedTable says for which objects exceptions hold.
+// exceptedTable lists the objects to which exceptions apply.
 type exceptedTable struct {
 	page.Table
-	most       int // rows
+	most       int // largest number of rows
 	rows, more int
 	objects    int
 	exceptions map[string]bool
 }
 
-// add takes in an object.
+// add adds the result of an object to the table.
 func (t *exceptedTable) add(r *audit.Result) error {
 	if t.exceptions == nil {
 		t.exceptions = map[string]bool{}
@@ -44,7 +44,7 @@ func (t *exceptedTable) add(r *audit.Result) error {
 	return nil
 }
 
-// then says what becomes of an object when an exception ends.
+// then returns what happens to an object when an exception ends.
 func then(e *audit.Excepted) string {
 	switch {
 	case e.Until == "":
@@ -83,7 +83,7 @@ func (t *exceptedTable) write(w io.Writer, totals *audit.Totals) error {
 	return err
 }
 
-// printProblems prints what an audit could not do.
+// printProblems prints which parts of an audit failed.
 func printProblems(w io.Writer, problems []string) {
 	for _, p := range problems {
 		fmt.Fprintf(w, "note: %s\n", report.Line(p))

@@ -21,7 +21,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// fixFlags are the flags of audit that have something written.
+// fixFlags are the flags of audit for writing objects.
 type fixFlags struct {
 	on, yes    bool
 	selects    []string
@@ -31,7 +31,7 @@ type fixFlags struct {
 	recordsOf  string
 	pods       bool
 	patience   time.Duration
-	selections []audit.Selection // of selects
+	selections []audit.Selection // parsed from selects
 }
 
 func (f *fixFlags) add(fl *pflag.FlagSet) {
@@ -87,7 +87,7 @@ func (f *fixFlags) check(a *auditFlags) error {
 	return nil
 }
 
-// policies are those that run, all if there are none.
+// policies returns the names of the policies that run; empty means all.
 func (f *fixFlags) policies() []string {
 	if len(f.selections) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (f *fixFlags) policies() []string {
 	return f.selections[0].Policies
 }
 
-// writer returns what writes objects of a cluster.
+// writer returns an audit.Writer for objects of a cluster.
 func (f *fixFlags) writer(c *audit.Cluster, notes *notes) audit.Writer {
 	w := audit.Writer{Cluster: c, DryRun: f.dryRun == "server", ReplacePods: f.pods, Patience: f.patience}
 	if notes.terminal {
@@ -104,13 +104,14 @@ func (f *fixFlags) writer(c *audit.Cluster, notes *notes) audit.Writer {
 	return w
 }
 
-// run finds what is chosen, and writes it.
+// run finds the selected objects, and writes them.
 func (f *fixFlags) run(ctx context.Context, s streams, notes *notes, o audit.Options, qps float32) error {
 	if o.Set.Incomplete {
 		printProblems(s.err, o.Set.Problems)
 		return &codedError{exitUnreachable, errors.New("audit: nothing is written, because not everything could be read that policies depend on")}
 	}
-	// What is chosen is known by name only, and evaluated again when its turn comes.
+	// Only the names of the selected objects are kept; each is read and evaluated again before
+	// it is written.
 	var chosen []audit.Reference
 	var plan audit.Plan
 	o.Each = func(r *audit.Result) error {
@@ -204,7 +205,7 @@ func printOutcomes(w io.Writer, counts map[audit.Outcome]int) {
 	fmt.Fprintln(w, strings.Join(parts, ", "))
 }
 
-// records returns what is to be put back. Those of the cluster are read by it.
+// records returns the undo records of the objects to restore, from files or from the cluster.
 func (f *fixFlags) records(ctx context.Context, c *auditCluster) ([]*audit.Undo, error) {
 	if f.undo != fromCluster {
 		undo, err := audit.ReadUndoFile(f.undo)
@@ -220,7 +221,7 @@ func (f *fixFlags) records(ctx context.Context, c *auditCluster) ([]*audit.Undo,
 	return undo, nil
 }
 
-// restore puts objects back, those that were written last first.
+// restore restores objects, the last written one first.
 func (f *fixFlags) restore(ctx context.Context, s streams, c *audit.Cluster, undo []*audit.Undo, qps float32) error {
 	counts := map[audit.Outcome]int{}
 	notes := newNotes(s.err)
@@ -252,7 +253,7 @@ type asker struct {
 	always bool
 }
 
-// errQuit is returned when a person wants to write nothing more.
+// errQuit is returned when the user stops the writing.
 var errQuit = errors.New("quit")
 
 func (a *asker) ask(r *audit.Result) (bool, error) {

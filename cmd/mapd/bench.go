@@ -19,7 +19,7 @@ import (
 
 type benchFlags struct {
 	eval        evalFlags
-	set         func(flag string) bool // given by the user
+	set         func(flag string) bool // reports whether the user gave the flag
 	duration    time.Duration
 	iterations  int
 	concurrency int
@@ -91,7 +91,7 @@ func newBench(s streams) *cobra.Command {
 	return cmd
 }
 
-// check refuses wrong usage before anything is read.
+// check returns an error for wrong usage, before anything is read.
 func (f *benchFlags) check() error {
 	switch {
 	case f.set("duration") && f.set("iterations"):
@@ -104,7 +104,7 @@ func (f *benchFlags) check() error {
 		return usagef("bench: --concurrency %d: must be positive", f.concurrency)
 	case f.compare == "" && (f.set("check") || f.set("threshold") || f.set("min-threshold")):
 		return usagef("bench: --check, --threshold and --min-threshold: only with --compare")
-	case !(f.limits.Percent >= 0): // not a number, too
+	case !(f.limits.Percent >= 0): // also true for NaN
 		return usagef("bench: --threshold %v: must not be negative", f.limits.Percent)
 	case f.limits.Time < 0:
 		return usagef("bench: --min-threshold %s: must not be negative", f.limits.Time)
@@ -113,7 +113,7 @@ func (f *benchFlags) check() error {
 	if i := slices.IndexFunc(f.limits.Figures, func(name string) bool { return !slices.Contains(names, name) }); i >= 0 || len(f.limits.Figures) == 0 {
 		return usagef("bench: --check %s: want some of %s", strings.Join(f.limits.Figures, ","), strings.Join(names, ", "))
 	}
-	if f.save != "" { // measuring takes long, and would be for nothing
+	if f.save != "" { // measuring takes long, so check this first
 		if _, err := os.Stat(filepath.Dir(f.save)); err != nil {
 			return usagef("bench: --save %s: %w", f.save, err)
 		}
@@ -152,7 +152,7 @@ func runBench(ctx context.Context, s streams, f *benchFlags) error {
 	}
 	if earlier != nil {
 		r.Comparison = benchmark.Compare(earlier, r, f.limits)
-		// What else the machine does makes times longer for a while, and never shorter.
+		// Other load on the machine makes times longer for a while, but never shorter.
 		for try := 2; try <= benchTries && r.Comparison.OnlyTimes(); try++ {
 			b.notes.say("note: a time is a regression; measuring again (%d of %d)\n", try, benchTries)
 			again, err := b.measure(ctx)
@@ -206,11 +206,10 @@ func (b *bench) measure(ctx context.Context) (*benchmark.Result, error) {
 	return r, nil
 }
 
-// benchTries is how often a regression of times is measured before it is one.
+// benchTries is how often times are measured before a regression is reported.
 const benchTries = 3
 
-// enough is how many requests are needed for the 99th percentile to rest on
-// about ten of them.
+// enough is how many requests are needed so that about ten are above the 99th percentile.
 const enough = 1000
 
 // print prints and saves the figures.

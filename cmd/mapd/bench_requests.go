@@ -24,7 +24,7 @@ type bench struct {
 	flags    *benchFlags
 	requests []benchmark.Request
 	names    map[string]int
-	met      map[string]bool // the policies that a request meets
+	met      map[string]bool // the policies that match a request
 }
 
 // add prepares the request of one document.
@@ -47,8 +47,8 @@ func (b *bench) add(ctx context.Context, d *mapd.Document, err error) {
 	}
 }
 
-// request returns the request to measure for sub, with the answer, which has been
-// checked. It returns nil if sub is denied.
+// request returns the request to measure for sub, with its checked response. It returns nil if
+// sub is denied.
 func (b *bench) request(ctx context.Context, sub *mapd.Request) (*benchmark.Request, error) {
 	body, err := bodyOf(sub)
 	if err != nil {
@@ -119,7 +119,7 @@ func outcome(d *engine.Decision) string {
 	return "no match"
 }
 
-// notePolicies notes how many policies are not in the figures.
+// notePolicies prints how many policies are not included in the figures.
 func (b *bench) notePolicies() {
 	idle := 0
 	for _, p := range b.policies.Policies() {

@@ -21,14 +21,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
-// present are the policies of the cluster as they are now.
+// present has the present policies of the cluster.
 type present struct {
 	cluster *audit.Cluster
 	set     *audit.Set
 	asking  audit.Asking
 }
 
-// newPresent reads the policies of mapd's group, with what they need.
+// newPresent reads the policies of mapd's group, and the objects that they need.
 func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -57,9 +57,9 @@ func newPresent(ctx context.Context, config *rest.Config) (*present, error) {
 	}}, nil
 }
 
-// again returns the fields that nobody manages and that the policies would write as they
-// are. So does a field in which the object differs from the template of its owner, which may
-// be nil. It also returns the exceptions that keep policies from the object.
+// again returns the fields without a manager to which the policies would write the value that
+// they have. A field in which the object differs from the template of its owner, which may be
+// nil, counts too. again also returns the exceptions that exclude the object from policies.
 func (p *present) again(ctx context.Context, s, owner *subject) ([]blame.Line, error) {
 	made := blame.AsManaged(s.object)
 	at := slices.IndexFunc(p.cluster.Resources, func(r audit.Resource) bool { return r.GVK == s.object.GroupVersionKind() })

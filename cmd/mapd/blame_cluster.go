@@ -27,10 +27,10 @@ import (
 	"github.com/mapd-project/mapd/internal/operate/blame"
 )
 
-// maxOwners bounds how far owners are walked: a Pod of a Job of a CronJob of somebody's.
+// maxOwners bounds the chain of owners: a Pod of a Job of a CronJob of a custom resource.
 const maxOwners = 5
 
-// owned says of which resource the objects are that a workload makes from its template.
+// owned maps a workload to the resource of the objects that it creates from its template.
 var owned = map[schema.GroupKind]schema.GroupVersionResource{
 	{Group: "apps", Kind: "Deployment"}:        {Group: "apps", Version: "v1", Resource: "replicasets"},
 	{Group: "apps", Kind: "ReplicaSet"}:        podResource,
@@ -43,17 +43,17 @@ var owned = map[schema.GroupKind]schema.GroupVersionResource{
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// blaming asks a cluster who wrote what.
+// blaming finds out from a cluster what wrote the fields of objects.
 type blaming struct {
 	client dynamic.Interface
 	mapper meta.RESTMapper
-	record *records // nil: there are none
+	record *records // nil: no records can be read
 	now    *present // nil: the policies cannot be read
-	// complaints say what could not be read.
+	// complaints are messages about what could not be read.
 	complaints []string
 }
 
-// subject is an object that is asked about; object is nil if there is none.
+// subject is the object of a question; object is nil if it does not exist.
 type subject struct {
 	*blame.Target
 	gk     schema.GroupKind
@@ -63,7 +63,7 @@ type subject struct {
 // newBlaming discovers the cluster's kinds.
 func newBlaming(config *rest.Config) (*blaming, error) {
 	config.WarningHandler = rest.NoWarnings{}
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // what fails is an error here, which says the same
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the failures that klog would print are returned as errors
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -101,8 +101,7 @@ func subjectOf(m *meta.RESTMapping, namespace, name string) *subject {
 	return &subject{gk: gk, Target: &blame.Target{Kind: shown.String(), Namespace: namespace, Name: name, Resources: []schema.GroupResource{m.Resource.GroupResource()}}}
 }
 
-// read reads an object. It complains if it cannot, and returns whether the object may
-// exist all the same.
+// read reads an object into s. If it cannot, it adds a complaint.
 func (b *blaming) read(ctx context.Context, s *subject, m *meta.RESTMapping) {
 	object, err := b.client.Resource(m.Resource).Namespace(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 	switch {
@@ -128,7 +127,7 @@ func (b *blaming) complain(format string, args ...any) {
 	}
 }
 
-// lines returns who wrote the fields of an object, with those that are from its owners'
+// lines returns what wrote the fields of an object, including the lines of its owners'
 // templates.
 func (b *blaming) lines(ctx context.Context, s *subject, owners int) []blame.Line {
 	var above *subject
@@ -142,7 +141,7 @@ func (b *blaming) lines(ctx context.Context, s *subject, owners int) []blame.Lin
 	return blame.Inherit(all, s.object, above.String(), above.object, b.lines(ctx, above, owners-1))
 }
 
-// owner reads the controller of an object; nil if it has none or that cannot be read.
+// owner reads the controller of an object; nil if it has none or if reading it fails.
 func (b *blaming) owner(ctx context.Context, s *subject) *subject {
 	if s.object == nil {
 		return nil
@@ -168,7 +167,7 @@ func (b *blaming) owner(ctx context.Context, s *subject) *subject {
 	return above
 }
 
-// own returns who wrote the fields of an object, without its owner's lines. above is the
+// own returns what wrote the fields of an object, without its owner's lines. above is the
 // owner; it may be nil.
 func (b *blaming) own(ctx context.Context, s, above *subject) []blame.Line {
 	var managed []blame.Line
@@ -200,8 +199,8 @@ func (b *blaming) own(ctx context.Context, s, above *subject) []blame.Line {
 	return blame.Join(recorded, managed, again)
 }
 
-// made returns the lines that policies, webhooks and exceptions have about what a workload made
-// from its template, of the newest object of each kind.
+// made returns the lines of policies, webhooks and exceptions for the objects that a workload
+// created from its template: for the newest object of each kind.
 func (b *blaming) made(ctx context.Context, s *subject) []blame.Line {
 	var out []blame.Line
 	for range maxOwners {
@@ -247,7 +246,7 @@ func (b *blaming) made(ctx context.Context, s *subject) []blame.Line {
 	return out
 }
 
-// blameInCluster answers from records and managedFields.
+// blameInCluster prints what wrote the fields of an object, from records and managedFields.
 func blameInCluster(ctx context.Context, s streams, f *blameFlags, kind, name string) error {
 	config, err := f.replicas.cluster.config()
 	if err != nil {

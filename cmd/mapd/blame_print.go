@@ -15,17 +15,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// blamePrinter writes lines as they are found. Those of a table stand below each other in
-// groups, so that it need not wait for the last one.
+// blamePrinter prints lines as they are found. The columns of a table are aligned within groups
+// of lines, so that it need not wait for the last line.
 type blamePrinter struct {
 	w       io.Writer
 	format  string
 	table   page.Table
-	objects bool // lines are of several objects, so a table names them
+	objects bool // lines are about several objects, so a table has a column for their names
 	lines   int
 }
 
-// tableGroup is how many lines of a table have the same widths.
+// tableGroup is how many lines of a table have the same column widths.
 const tableGroup = 500
 
 func newBlamePrinter(w io.Writer, format string) *blamePrinter {
@@ -98,7 +98,7 @@ func (p *blamePrinter) cells(object string, others ...string) []string {
 	return append([]string{object}, others...)
 }
 
-// end writes what closes the output.
+// end prints the end of the output, such as a closing bracket.
 func (p *blamePrinter) end() error {
 	text := ""
 	switch {

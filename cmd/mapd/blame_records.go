@@ -20,22 +20,22 @@ import (
 	"github.com/mapd-project/mapd/internal/operate/replicas"
 )
 
-// records asks all replicas what they remember, and reads what they have stored.
+// records reads the records of all replicas, and those that they have stored.
 type records struct {
 	kube kubernetes.Interface
 	set  *replicas.Set
-	// since is when the replica that began last did so, and answered are the replicas that
-	// have answered, by the names that they give themselves.
+	// since is when the youngest replica started to record, and answered are the replicas that
+	// have answered, by their own names.
 	since    time.Time
 	answered map[string]bool
-	// stored are entries of replicas that have not answered; gone is how many replicas these
-	// are. Both are known once read is set.
+	// stored are stored entries of replicas that have not answered; gone is the number of these
+	// replicas. Both are valid once read is set.
 	stored []history.Entry
 	gone   int
 	read   bool
 }
 
-// newRecords finds the replicas. An error says why there are no records.
+// newRecords finds the replicas. It returns an error if there can be no records.
 func newRecords(ctx context.Context, finder *replicaFinder) (*records, error) {
 	kube, err := kubernetes.NewForConfig(finder.Config)
 	if err != nil {
@@ -48,8 +48,8 @@ func newRecords(ctx context.Context, finder *replicaFinder) (*records, error) {
 	return &records{kube: kube, set: set, answered: map[string]bool{}}, nil
 }
 
-// of returns the lines about an object, whose controller has the UID owner, and what keeps
-// replicas from answering.
+// of returns the lines about an object, whose controller has the UID owner, and why replicas
+// did not answer.
 func (r *records) of(ctx context.Context, t *blame.Target, gk schema.GroupKind, owner types.UID) (lines []blame.Line, complaints []string) {
 	q := history.Query{GroupKind: metav1.GroupKind(gk), Namespace: t.Namespace, Name: t.Name, UID: string(t.UID), Owner: string(owner)}
 	answers, err := replicas.Ask[history.BlameAnswer](ctx, r.set, history.BlameName, url.Values{
@@ -59,7 +59,7 @@ func (r *records) of(ctx context.Context, t *blame.Target, gk schema.GroupKind, 
 		complaints = append(complaints, fmt.Sprintf("records: %v", err))
 	}
 	var entries []history.Entry
-	stored := err != nil // nobody says that there is nothing
+	stored := err != nil // without all answers, stored entries count too
 	for _, a := range answers {
 		if a.Err != nil {
 			complaints = append(complaints, fmt.Sprintf("records of the replica %s: %v", a.Replica, a.Err))
@@ -86,8 +86,8 @@ func (r *records) of(ctx context.Context, t *blame.Target, gk schema.GroupKind, 
 	return blame.Recorded(t, entries), complaints
 }
 
-// readStored reads once what replicas have stored about objects of a namespace, and about
-// those without one. What replicas have answered themselves is left out.
+// readStored reads, once, the stored records about objects of a namespace and about
+// cluster-scoped objects. It leaves out those of replicas that have answered.
 func (r *records) readStored(ctx context.Context, namespace string) (complaints []string) {
 	if r.read {
 		return nil
@@ -122,7 +122,7 @@ func (r *records) add(m *corev1.ConfigMap, namespace string) error {
 	return nil
 }
 
-// about says on standard error what lines of records are from.
+// about returns a note for standard error about the origin of the records.
 func (r *records) about() (text string) {
 	if n := len(r.answered); n > 0 {
 		text = fmt.Sprintf("records of %d replicas, complete since %s at most", n, r.since.UTC().Format(time.RFC3339))

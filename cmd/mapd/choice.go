@@ -12,16 +12,16 @@ import (
 	"github.com/mapd-project/mapd/pkg/lookup"
 )
 
-// choice is the value of a flag that takes one of a few words, in any case. They stand in its help,
-// in the error for another word, and in the shell's completion.
+// choice is the value of a flag that accepts one of a few words, in any case. Its help, the
+// error for another word, and the shell's completion list the words.
 type choice struct {
 	value *string
 	words []string
 	usual string
 }
 
-// choiceVarP adds a flag with the default value, which need not be one of words.
-// usage follows the words in the help.
+// choiceVarP adds a flag with a default value, which need not be one of words. In the help,
+// usage follows the words.
 func choiceVarP(fl *pflag.FlagSet, p *string, name, shorthand, value, usage string, words ...string) {
 	*p = value
 	fl.VarP(&choice{p, words, value}, name, shorthand, either(words)+usage)
@@ -59,16 +59,16 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
-// takesPaths are the commands that take paths as arguments, where others have -f or -p.
+// takesPaths are the commands that take paths as arguments instead of with -f or -p.
 var takesPaths = map[string]bool{"fmt": true, "lint": true, "playground": true, "test": true}
 
-// wantedValue says what a flag of a type takes.
+// wantedValue describes, by the type of a flag, the values that it accepts.
 var wantedValue = map[string]string{
 	"bool": "true or false", "int": "a whole number", "int64": "a whole number", "uint64": "a whole number", "float32": "a number", "float64": "a number", "duration": "a time, such as 30s or 5m",
 }
 
-// renamed names, for each command, the flags that had another name before, and what they
-// are now: a script that gives an old one gets an error that says so.
+// renamed has, for each command, the flags that had another name before: an old name is an
+// error that says the new one.
 var renamed = map[string]map[string]string{
 	"audit":              requestFlags,
 	"bench":              requestFlags,
@@ -82,7 +82,7 @@ var renamed = map[string]map[string]string{
 
 var requestFlags = map[string]string{"user": "--request-user", "group": "--request-group"}
 
-// dashed returns a flag as it is given.
+// dashed returns a flag with its dashes, as a user writes it.
 func dashed(name string) string {
 	if len(name) == 1 {
 		return "-" + name
@@ -90,7 +90,7 @@ func dashed(name string) string {
 	return "--" + name
 }
 
-// flagError says which command a wrong flag was given to.
+// flagError returns err with the command to which the wrong flag was given.
 func flagError(cmd *cobra.Command, err error) error {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	if path == "" {

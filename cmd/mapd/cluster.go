@@ -36,28 +36,28 @@ func (f *clusterFlags) add(fl *pflag.FlagSet) {
 	})
 }
 
-// addPlace adds the flags that say which cluster, for a command that is its own user.
+// addPlace adds the flags that select the cluster, without impersonation.
 func (f *clusterFlags) addPlace(fl *pflag.FlagSet) {
 	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, in a Pod its service account, else ~/.kube/config)")
 	fl.StringVar(&f.overrides.CurrentContext, "context", "", "context of the kubeconfig file (default its current one)")
 }
 
-// The API server protects itself by priority and fairness; client-go's default of
-// 5 requests a second only makes mapd slow to follow a burst of changes.
+// The API server protects itself by priority and fairness. client-go's default of 5 requests a
+// second would only delay mapd after many changes.
 const (
 	clientQPS   = 50
 	clientBurst = 100
 )
 
-// inCluster is how a Pod finds its API server. A variable, because a test has no
-// Pod.
+// inCluster returns the configuration of a Pod's API server. It is a variable for tests, which
+// run in no Pod.
 var inCluster = rest.InClusterConfig
 
-// config finds the cluster: by the flags, else $KUBECONFIG, else, in a Pod, by its
-// service account, else by ~/.kube/config, with kubectl's rules for files.
+// config returns the configuration of the cluster: from the flags, else from $KUBECONFIG, else,
+// in a Pod, from its service account, else from ~/.kube/config, with kubectl's rules for files.
 //
-// Whoever sets $KUBECONFIG in a Pod means another cluster than the Pod's, so it
-// comes before the service account.
+// $KUBECONFIG comes before the service account: a user who sets it in a Pod means another
+// cluster than the Pod's.
 func (f *clusterFlags) config() (*rest.Config, error) {
 	rules := f.rules()
 	explicit := f.kubeconfig != "" || f.overrides.CurrentContext != "" || f.overrides.Context.Cluster != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
@@ -86,7 +86,7 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// override applies the flags to the configuration of a Pod, to which clientcmd does not.
+// override applies the flags to the configuration of a Pod, since clientcmd does not.
 func (f *clusterFlags) override(config *rest.Config) error {
 	a := f.overrides.AuthInfo
 	if a.Impersonate != "" {
@@ -116,7 +116,7 @@ func (f *clusterFlags) namespace() string {
 	return namespace
 }
 
-// noCluster says where a cluster was looked for.
+// noCluster returns an error that says where mapd looked for a cluster.
 func noCluster(f *clusterFlags, rules *clientcmd.ClientConfigLoadingRules) error {
 	if f.kubeconfig != "" {
 		return fmt.Errorf("no cluster configured: %s names none; give another file with --kubeconfig", f.kubeconfig)

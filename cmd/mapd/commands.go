@@ -4,7 +4,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// commands returns all commands. The build tag server has a program with fewer.
+// commands returns all commands. A program with the build tag server has fewer.
 func commands(s streams) []group {
 	return []group{
 		{"first", "Begin with these:", []*cobra.Command{newEval(s), newTest(s), newLint(s), newInstall(s), newMigrate(s)}},

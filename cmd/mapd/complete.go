@@ -17,7 +17,7 @@ import (
 func addCompletion(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if complete := completion(f); complete != nil {
-			// The error is about a flag that has a function already.
+			// It only fails for a flag that has a completion function already.
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete)
 		}
 	})

@@ -21,22 +21,22 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// rereadable returns files as inputs that can be opened more than once. What is no file
-// of a disk, such as standard input or a pipe, is copied to one that has no name, so
-// that an input of any length needs no memory; done removes it.
+// rereadable returns files as inputs that can be opened more than once. Standard input, pipes
+// and the like are copied to an unnamed temporary file, so that an input of any length needs no
+// memory; done removes it.
 func rereadable(files []string, stdin io.Reader) (inputs []manifest.Input, done func(), err error) {
 	var copies []*os.File
 	done = func() {
 		for _, f := range copies {
 			f.Close()
-			_ = os.Remove(f.Name()) // where a name cannot be removed before
+			_ = os.Remove(f.Name()) // for systems that cannot remove an open file
 		}
 	}
 	inputs = manifest.Streams(files, stdin)
 	for i, file := range files {
 		if file != manifest.Stdin {
 			if info, err := os.Stat(file); err != nil || info.Mode().IsRegular() {
-				continue // an error is reported where the file is read
+				continue // reading the file reports the error
 			}
 		}
 		f, err := os.CreateTemp("", "mapd-*")
@@ -60,12 +60,12 @@ func rereadable(files []string, stdin io.Reader) (inputs []manifest.Input, done 
 	return inputs, done, nil
 }
 
-// kustomized returns what the kustomizations in directories make, as inputs.
+// kustomized returns the output of the kustomizations in directories, as inputs.
 func kustomized(dirs []string) (inputs []manifest.Input, err error) {
 	for _, dir := range dirs {
 		text, err := kustomize.Build(dir)
 		if err != nil {
-			return nil, errors.New(err.Error()) // whatever it is about, it is not a cluster
+			return nil, errors.New(err.Error()) // drop the error's type, which could be taken for one of a cluster
 		}
 		inputs = append(inputs, manifest.Input{
 			Name: dir + " (kustomize)", Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil },
@@ -74,10 +74,10 @@ func kustomized(dirs []string) (inputs []manifest.Input, err error) {
 	return inputs, nil
 }
 
-// contextOf returns the objects of files that say how others are evaluated: policies,
-// bindings, mutators, definitions and Namespaces, and the objects of kinds that a policy,
-// also one of texts or of given, has as parameters. What cannot be read is left to the
-// evaluation, which reports it in its place.
+// contextOf returns the objects of files that affect how others are evaluated: policies,
+// bindings, mutators, definitions and Namespaces, and objects of the kinds that are parameters
+// of a policy in inputs, texts or given. It ignores files that cannot be read; the evaluation
+// reports them later, in order.
 func contextOf(inputs []manifest.Input, texts []mapd.File, given []*mapd.Document) []*mapd.Document {
 	params := map[schema.GroupKind]bool{}
 	for _, d := range given {
@@ -104,7 +104,7 @@ func contextOf(inputs []manifest.Input, texts []mapd.File, given []*mapd.Documen
 	if len(params) == before {
 		return docs
 	}
-	// A policy of the stream has parameters that may stand before it.
+	// The parameters of a policy in a stream may be before the policy.
 	return collect(inputs, func(d *mapd.Document) bool {
 		return d.IsContext() || params[d.Object().GroupVersionKind().GroupKind()]
 	})
@@ -126,7 +126,7 @@ func addParamKind(kinds map[schema.GroupKind]bool, policy *unstructured.Unstruct
 	}
 }
 
-// onlySuffix ends an error about files that have no policies with what they have.
+// onlySuffix returns the end of an error about files without policies: what they have instead.
 func onlySuffix(ignored string) string {
 	if ignored == "" {
 		return ""
@@ -134,7 +134,8 @@ func onlySuffix(ignored string) string {
 	return ", only " + ignored
 }
 
-// noPolicies returns the error for files without policies, after what may be misspelt.
+// noPolicies returns the error for files without policies, after warnings about kinds that may
+// be misspelt.
 func (e *evaluation) noPolicies() error {
 	f, p := e.flags, e.policies
 	for _, n := range p.Notes() {
@@ -145,7 +146,7 @@ func (e *evaluation) noPolicies() error {
 	return f.usagef("no policies in %s%s", strings.Join(slices.Concat(f.policies, f.files, f.kustomize), ", "), onlySuffix(ignoredText(p.Ignored(), e.skipped, false)))
 }
 
-// sayRead says what the files have, if something of it is not used.
+// sayRead prints what was read, if some of it is not used.
 func (e *evaluation) sayRead() {
 	f, p := e.flags, e.policies
 	ignored := ignoredText(p.Ignored(), e.skipped, f.expand)
@@ -171,8 +172,8 @@ func (e *evaluation) sayRead() {
 	e.notes.say("%s; ignored: %s\n", report.Line(text), report.Line(ignored))
 }
 
-// paths returns the paths that values of -p and -f name. A value may have several,
-// separated by commas, and patterns that the shell did not expand.
+// paths returns the paths in the values of -p and -f. A value may have several, separated by
+// commas, and patterns that the shell did not expand.
 func paths(values []string) ([]string, error) {
 	var out []string
 	for _, value := range values {
@@ -201,7 +202,7 @@ func paths(values []string) ([]string, error) {
 	return out, nil
 }
 
-// hasPolicies reports whether files with policies may have one.
+// hasPolicies reports whether files may have a policy.
 func hasPolicies(texts []mapd.File) bool {
 	return slices.ContainsFunc(texts, func(t mapd.File) bool { return bytes.Contains(t.Data, []byte("Policy")) })
 }

@@ -142,9 +142,9 @@ func runBundle(ctx context.Context, s streams, f *bundleFlags) error {
 	return nil
 }
 
-// replacing returns a writer whose text takes the place of a file when done is called with
-// true. Until then, and if done is called with false, the file stays as it is. What is no
-// regular file, such as a pipe, is written as it is.
+// replacing returns a writer whose text replaces a file when done is called with true. If done
+// is called with false, the file stays as it is. A file that is not regular, such as a pipe, is
+// written to directly.
 func replacing(name string, mode os.FileMode) (w io.Writer, done func(keep bool) error, err error) {
 	if to, err := filepath.EvalSymlinks(name); err == nil {
 		name = to

@@ -86,7 +86,7 @@ func runDoctor(ctx context.Context, s streams, f *doctorFlags) error {
 	if err != nil {
 		return err
 	}
-	config.WarningHandler = rest.NoWarnings{} // of the probe, which nobody wrote
+	config.WarningHandler = rest.NoWarnings{} // warnings about the probe would not concern the user
 	kube, d, err := clients(config)
 	if err != nil {
 		return err

@@ -28,8 +28,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// evalFlags are the flags of eval as they were given. Other commands that take
-// policies and objects have most of them.
+// evalFlags are the flags of eval as they were given. Other commands that read policies and
+// objects share most of them.
 type evalFlags struct {
 	command         string // for errors
 	policies, files []string
@@ -42,9 +42,9 @@ type evalFlags struct {
 	subresource     string
 	dryRun          bool
 	time            string
-	at              time.Time // of time
+	at              time.Time // parsed from time
 	userFlags
-	namespace, only string // only: the one that was asked for
+	namespace, only string // only: the one object to evaluate
 	kubernetes      string
 	unbound         bool
 	mode            string
@@ -57,11 +57,11 @@ type evalFlags struct {
 	blame           bool
 	exitCode        bool
 	timeout         time.Duration
-	maxAge          time.Duration // of snapshots; 0: any
+	maxAge          time.Duration // largest age of snapshots; 0: any
 	orders          ordersFlags
 	external        externalFlags
 	modules         moduleFlags
-	// documents are policies, and inputs objects, that were read already.
+	// documents are policies, and inputs objects, that were read before.
 	documents []*mapd.Document
 	inputs    []manifest.Input
 }
@@ -163,8 +163,8 @@ func newEval(s streams) *cobra.Command {
 	return cmd
 }
 
-// stdinByDefault has the objects read from standard input if nothing else is given and
-// it is no terminal.
+// stdinByDefault makes eval read objects from standard input if nothing else is given and
+// standard input is not a terminal.
 func (f *evalFlags) stdinByDefault(s streams) {
 	if in, ok := s.in.(*os.File); len(f.files)+len(f.kustomize) == 0 && !slices.Contains(f.policies, manifest.Stdin) && (!ok || piped(in)) {
 		f.files = []string{manifest.Stdin}
@@ -197,7 +197,7 @@ func (f *evalFlags) addPolicies(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVarP(&f.policies, "policies", "p", nil, "policies, bindings, Gatekeeper's mutators and Config, Kyverno's and Kubewarden's policies, params, CRDs, Namespaces and RBAC, mixed: file, directory or - ; repeatable")
 }
 
-// addRequest adds the flags for what is asked of the policies.
+// addRequest adds the flags that describe the request.
 func (f *evalFlags) addRequest(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	choiceVar(fl, &f.operation, "operation", "", " (default create, or update with --old)", "create", "update", "connect")
@@ -209,7 +209,7 @@ func (f *evalFlags) addRequest(cmd *cobra.Command) {
 	f.addReading(cmd)
 }
 
-// userFlags say who asks.
+// userFlags describe the user who makes the request.
 type userFlags struct {
 	user   string
 	groups []string
@@ -221,7 +221,7 @@ func (f *userFlags) addUser(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.groups, "request-group", nil, "a group of that user; repeatable")
 }
 
-// addReading adds the flags for how policies and objects are taken.
+// addReading adds the flags for how policies and objects are decoded.
 func (f *evalFlags) addReading(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVarP(&f.namespace, "namespace", "n", "", "the namespace of namespaced objects that name none (default \"default\"); objects that name another one are refused")
@@ -244,12 +244,12 @@ const blameFormat = "blame"
 
 var outputs = []string{"yaml", "json", "patch", "diff", "markdown", "review", "name", traceFormat}
 
-// usagef returns an error about wrong usage that begins with the command.
+// usagef returns an error about wrong usage. Its text begins with the name of the command.
 func (f *evalFlags) usagef(format string, args ...any) error {
 	return usagef(f.command+": "+format, args...)
 }
 
-// check finds wrong usage before anything is read.
+// check returns an error for wrong usage, before anything is read.
 func (f *evalFlags) check() error {
 	if err := f.checkCluster(); err != nil {
 		return err
@@ -371,8 +371,8 @@ func (e *evaluation) all(ctx context.Context) error {
 	return nil
 }
 
-// newEvaluation reads everything but the objects, and prints the notes about it.
-// brief keeps steps short, as a server does.
+// newEvaluation reads everything except the objects, and prints the notes about it. If brief is
+// set, steps have no objects, as on a server.
 func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*evaluation, error) {
 	hintKeyboard(s, slices.Concat(f.policies, f.files)...)
 	files, skipped, err := manifest.Files(f.files, f.recursive)
@@ -436,7 +436,7 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 	return e, nil
 }
 
-// load reads the policies, those of live included, and prints the notes about them.
+// load loads the policies of texts and of a cluster (live), and prints the notes about them.
 func (e *evaluation) load(s streams, loader *moduleLoader, texts []mapd.File, live []*mapd.Document, brief bool) error {
 	f := e.flags
 	e.notes.quiet = f.quiet
@@ -511,14 +511,15 @@ func (e *evaluation) readOld(s streams) error {
 	return nil
 }
 
-// outcome returns the error whose exit code the objects together deserve.
+// outcome returns the error with the exit code for all objects together.
 func (e *evaluation) outcome() error {
 	if e.objects == 0 && !e.failed && !e.unreadable {
 		return e.flags.usagef("no objects in %s", strings.Join(slices.Concat(e.flags.files, e.flags.kustomize), ", "))
 	}
 	switch {
 	case e.unreadable, e.failed && e.objects == 0:
-		// Some inputs failing is another thing than none that can be read.
+		// exitPartial is for some inputs that failed, exitUsage for inputs none of which can be
+		// read.
 		return &codedError{code: exitUsage}
 	case e.failed:
 		return &codedError{code: exitPartial}
@@ -528,7 +529,7 @@ func (e *evaluation) outcome() error {
 	return nil
 }
 
-// tally counts objects by what became of them; the others are unchanged.
+// tally counts objects by their outcome; all others are unchanged.
 type tally struct{ all, changed, denied, failed int }
 
 func (t tally) String() string {
@@ -539,7 +540,7 @@ func (t tally) String() string {
 	return text
 }
 
-// tallyOf returns the tally in which an object counts.
+// tallyOf returns the tally that counts an object.
 func (e *evaluation) tallyOf(r *mapd.Result) *tally {
 	if r.Request.Admission.Source == policy.Generated {
 		return &e.generated
@@ -547,8 +548,8 @@ func (e *evaluation) tallyOf(r *mapd.Result) *tally {
 	return &e.given
 }
 
-// summarize says how many objects there were, what became of them, and which policies
-// none of them met.
+// summarize prints the number of objects by outcome, and the policies that matched none of
+// them.
 func (e *evaluation) summarize() {
 	if e.given.all < 2 {
 		return
@@ -559,7 +560,7 @@ func (e *evaluation) summarize() {
 	}
 	e.notes.say("%s\n", text)
 	if e.flags.output == "markdown" && e.inPlace == nil {
-		_ = e.out.totals(text) // an error of standard output ends the command in any case
+		_ = e.out.totals(text) // the same error of standard output also ends the command
 	}
 	var unmet []string
 	for _, p := range e.policies.Policies() {
@@ -573,7 +574,8 @@ func (e *evaluation) summarize() {
 	}
 }
 
-// failInput reports an input that failed. It may be an object, or a text that is none.
+// failInput reports an input that failed. It may be an object, or a text that cannot be
+// decoded.
 func (e *evaluation) failInput(err error) {
 	text := render(err)
 	e.failed = true
@@ -582,13 +584,13 @@ func (e *evaluation) failInput(err error) {
 	}
 	e.notes.fail("%s\n", text)
 	if e.flags.output == "markdown" && e.inPlace == nil {
-		_ = e.out.failure(text) // an error of standard output ends the command in any case
+		_ = e.out.failure(text) // the same error of standard output also ends the command
 	}
 }
 
 // evaluation is one run of eval.
 type evaluation struct {
-	swapped                    bool // so far, -p and -f seem to be each other
+	swapped                    bool // so far, it looks as if the values of -p and -f were exchanged
 	flags                      *evalFlags
 	inputs                     []manifest.Input // with the objects
 	files                      int              // that were read or skipped
@@ -599,20 +601,20 @@ type evaluation struct {
 	old                        *mapd.Objects       // nil without --old
 	expander                   *expansion.Expander // nil without --expand
 	inPlace                    *inPlace            // nil without --in-place
-	sink                       func(*mapd.Result)  // takes results in the place of out; nil: out does
-	also                       func(*mapd.Result)  // looks at each result; may be nil
+	sink                       func(*mapd.Result)  // gets the results instead of out; may be nil
+	also                       func(*mapd.Result)  // is called with each result; may be nil
 	failing                    func(error)         // is called for each input that failed; may be nil
 	out                        *printer
 	notes                      *notes
 	objects                    int
 	given, generated           tally
-	met                        map[string]bool // policies that left a step
+	met                        map[string]bool // policies that have a step
 	denied, failed, unreadable bool
-	disordered                 bool // --orders found something
+	disordered                 bool // --orders found a difference
 }
 
-// next evaluates one document. Its error ends the run: standard output cannot be
-// written to any more.
+// next evaluates one document. Its error ends the run, since standard output can no longer be
+// written to.
 func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) error {
 	if err == nil && d.Object() == nil {
 		if e.inPlace != nil {
@@ -647,7 +649,8 @@ func (e *evaluation) next(ctx context.Context, d *mapd.Document, err error) erro
 	return nil
 }
 
-// late reports whether the policies took too long for an object, after saying so.
+// late reports whether the policies exceeded the time limit for an object, and prints a message
+// if so.
 func (e *evaluation) late(ctx context.Context, r *mapd.Result) bool {
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Denied() && r.Decision.Status.Code == http.StatusGatewayTimeout
 	if late {
@@ -661,7 +664,7 @@ func (e *evaluation) late(ctx context.Context, r *mapd.Result) bool {
 	return late
 }
 
-// tell says what the policies did to an object.
+// tell prints to standard error what the policies did to an object.
 func (e *evaluation) tell(r *mapd.Result) {
 	e.swapped = e.swapped && r.Request.Document().IsContext()
 	if r.Denied() && !e.notes.quiet {
@@ -705,14 +708,14 @@ func (e *evaluation) tell(r *mapd.Result) {
 }
 
 const (
-	// maxReasons is how many reasons are given for an object without --explain.
+	// maxReasons is how many reasons are printed for an object without --explain.
 	maxReasons = 3
-	// maxExplained is for how many policies those are looked for.
+	// maxExplained is the largest number of policies for which reasons are looked for.
 	maxExplained = 1000
 )
 
-// whyNot says why policies did nothing with an object: with --explain all of them, and
-// without it some that may have been expected to, if no policy matched.
+// whyNot prints why policies did nothing with an object: with --explain all reasons, otherwise,
+// if no policy matched, a few for policies whose author may have expected a match.
 func (e *evaluation) whyNot(ctx context.Context, r *mapd.Result) {
 	all := e.flags.explain
 	if all || !e.many() {
@@ -745,8 +748,8 @@ func (e *evaluation) whyNot(ctx context.Context, r *mapd.Result) {
 	}
 }
 
-// complete reports what a server would miss in the object. It returns false without a
-// name, without which the object cannot be one.
+// complete reports fields that a server requires and that the object lacks. It returns false if
+// the name is missing, since the object cannot be stored without it.
 func (e *evaluation) complete(r *mapd.Result) bool {
 	doc, name := r.Request.Document(), report.Line(r.Request.Name())
 	for _, path := range r.Missing() {
@@ -760,7 +763,7 @@ func (e *evaluation) complete(r *mapd.Result) bool {
 	return true
 }
 
-// fallBack counts an object that tell has counted as one that failed.
+// fallBack changes the outcome of an object, which tell has counted, to failed.
 func (e *evaluation) fallBack(r *mapd.Result) {
 	t := e.tallyOf(r)
 	switch {
@@ -772,7 +775,7 @@ func (e *evaluation) fallBack(r *mapd.Result) {
 	t.failed++
 }
 
-// show prints what became of an object. Its error ends the run.
+// show prints the result for an object. Its error ends the run.
 func (e *evaluation) show(r *mapd.Result) error {
 	if e.also != nil {
 		e.also(r)
@@ -799,8 +802,7 @@ func (e *evaluation) show(r *mapd.Result) error {
 	return nil
 }
 
-// take returns the request for what was read, or nil after reporting why there is
-// none.
+// take returns the request for a document, or nil after reporting why there is none.
 func (e *evaluation) take(d *mapd.Document, err error) *mapd.Request {
 	var unread *mapd.ReadError
 	switch {
@@ -829,7 +831,7 @@ func (e *evaluation) take(d *mapd.Document, err error) *mapd.Request {
 	return req
 }
 
-// request returns the request for a document: a review is one already.
+// request returns the request for a document. For a review it is the request of the review.
 func (e *evaluation) request(d *mapd.Document) (*mapd.Request, error) {
 	f := e.flags
 	opts := mapd.RequestOptions{
@@ -854,7 +856,7 @@ func (e *evaluation) request(d *mapd.Document) (*mapd.Request, error) {
 	return e.policies.Review(d, admission, opts)
 }
 
-// noteText words a note with the flags that a user may want.
+// noteText returns the text of a note, with the flags that may help.
 func noteText(n mapd.Note) string {
 	about := strings.Join(n.About, ", ")
 	switch n.Kind {
@@ -874,7 +876,7 @@ func noteText(n mapd.Note) string {
 	return n.String()
 }
 
-// noteAssumed says what was not as in a cluster.
+// noteAssumed prints what differed from a cluster.
 func (e *evaluation) noteAssumed() {
 	for _, n := range e.policies.Assumed() {
 		e.notes.say("note: %s\n", n)

@@ -27,7 +27,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// evalCluster is the cluster whose policies are evaluated, if there is one.
+// evalCluster is the cluster whose policies are evaluated, if the flags name one.
 type evalCluster struct {
 	on, native bool
 	cluster    clusterFlags
@@ -59,9 +59,8 @@ func (f *evalFlags) checkCluster() error {
 	return nil
 }
 
-// readCluster reads the policies and the objects that are named. It also finds out which
-// minor the policies' language is of, and which namespace the objects are in, unless the
-// flags say so.
+// readCluster reads the policies and the named objects. Unless the flags say so, it also
+// determines the minor of the expression language and the namespace of the objects.
 func (f *evalFlags) readCluster(ctx context.Context, s streams) (policies []*mapd.Document, objects []manifest.Input, err error) {
 	from := &f.fromCluster
 	config, err := from.cluster.config()
@@ -90,7 +89,7 @@ func (f *evalFlags) readCluster(ctx context.Context, s streams) (policies []*map
 		fmt.Fprintf(s.err, "note: %s\n", report.Line(p))
 	}
 	for _, d := range docs {
-		text, err := json.MarshalIndent(d.Object.Object, "", "  ") // of which errors show a line
+		text, err := json.MarshalIndent(d.Object.Object, "", "  ") // errors quote a line of it
 		if err != nil {
 			return nil, nil, fail(err)
 		}
@@ -123,9 +122,9 @@ func (f *evalFlags) readCluster(ctx context.Context, s streams) (policies []*map
 	return policies, objects, nil
 }
 
-// leaveOut returns what was read of a cluster without what is at fault, and with that the
-// bindings of policies that are left out, and warns of each: mapd and API servers go on with
-// the others, too. ok is false if something else is at fault.
+// leaveOut returns the documents of a cluster without those that have errors and without the
+// bindings of policies that have errors. It prints a warning for each: mapd and API servers run
+// the other policies too. ok is false if there are other errors.
 func (e *evaluation) leaveOut(live []*mapd.Document, refused *mapd.LoadError) (rest []*mapd.Document, ok bool) {
 	of := map[string]*mapd.Document{}
 	for _, d := range live {

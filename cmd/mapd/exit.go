@@ -18,8 +18,8 @@ import (
 	"github.com/mapd-project/mapd/internal/output/report"
 )
 
-// The exit codes are part of the interface: scripts decide by them. One code means the
-// same in all commands; docs/author/eval.md has the table.
+// The exit codes are part of the interface, since scripts test them. A code means the same in
+// all commands; docs/author/eval.md has the table.
 const (
 	exitOK          = 0
 	exitDenied      = 1   // an object was denied, or a case of a suite failed
@@ -43,7 +43,7 @@ const (
   130  interrupted`
 )
 
-// codedError carries an exit code. A nil err means that the command has already
+// codedError is an error with an exit code. A nil err means that the command has already
 // printed what is wrong.
 type codedError struct {
 	code int
@@ -86,8 +86,8 @@ func exitCode(stderr io.Writer, cmd *cobra.Command, err error) int {
 	return code
 }
 
-// clusterCode returns the exit code of a command on a cluster that ended with err: code,
-// unless err is about the way to the cluster, which is the same whatever the command does.
+// clusterCode returns the exit code of a command on a cluster that ended with err:
+// exitUnreachable if the cluster was not reached, else code.
 func clusterCode(err error, code int) int {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -101,14 +101,14 @@ func clusterCode(err error, code int) int {
 	return code
 }
 
-// noAnswer reports whether the API server did not answer a call.
+// noAnswer reports whether the API server did not respond to a call.
 func noAnswer(err error) bool {
 	var ue *url.Error
 	return errors.As(err, &ue)
 }
 
-// interruptible ends with a signal or after a while; a second signal is not
-// caught.
+// interruptible returns a context that ends with a signal or after timeout. A second signal
+// ends the process.
 func interruptible(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -121,7 +121,7 @@ func runExpand(ctx context.Context, s streams, f *evalFlags, outputFile string) 
 	return e.outcome()
 }
 
-// creates returns what became of the objects that a workload creates.
+// creates returns the results for the objects that a workload creates.
 func (e *evaluation) creates(ctx context.Context, req *mapd.Request) []*mapd.Result {
 	ctx, cancel := context.WithTimeout(ctx, e.flags.timeout)
 	defer cancel()
@@ -133,14 +133,14 @@ func (e *evaluation) creates(ctx context.Context, req *mapd.Request) []*mapd.Res
 	return e.expand(ctx, r)
 }
 
-// gatorKey is what gator sorts objects by.
+// gatorKey returns the key by which gator sorts objects.
 func gatorKey(r *mapd.Result) string {
 	u := unstructured.Unstructured{Object: r.Object()}
 	return u.GetName() + u.GetAPIVersion() + u.GetKind()
 }
 
-// makeExpander returns what expands workloads, nil without --expand. texts are those of
-// the policies.
+// makeExpander returns an Expander for workloads, nil without --expand. texts are the files
+// with policies.
 func (e *evaluation) makeExpander(s streams, texts []mapd.File) (*expansion.Expander, error) {
 	f, policies := e.flags, e.policies
 	if !f.expand {
@@ -196,7 +196,7 @@ func (e *evaluation) readValidation(s streams, texts []mapd.File) (*validating.S
 	})
 }
 
-// noteCycles says which templates do nothing because they are in a circle.
+// noteCycles prints which templates have no effect because they form a cycle.
 func (e *evaluation) noteCycles() {
 	if e.expander == nil {
 		return
@@ -206,8 +206,8 @@ func (e *evaluation) noteCycles() {
 	}
 }
 
-// expand returns what became of the objects that an admitted workload creates, and
-// says it.
+// expand returns the results for the objects that an admitted workload creates, and prints
+// them.
 func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result {
 	workload := r.Object()
 	if e.expander == nil || r.Denied() || workload == nil {
@@ -262,7 +262,7 @@ func (e *evaluation) expand(ctx context.Context, r *mapd.Result) []*mapd.Result 
 	return results
 }
 
-// unfaithful is where what is expanded is not what a cluster will have.
+// unfaithful lists where expanded objects differ from those of a cluster.
 var unfaithful = []string{
 	"generated objects are approximations: their names are made up (a controller sends generateName, so policies see no name)",
 	"the user is the workload's and not the controller's",

@@ -26,7 +26,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
-// rewritten is how many workloads each rewritten policy is compared on.
+// rewritten is the number of workloads for comparing each rewritten policy with the original.
 const rewritten = 500
 
 // rewriting is one run of mapd expand --rewrite.
@@ -38,7 +38,7 @@ type rewriting struct {
 	failed bool
 }
 
-// runRewrite prints what the policies of a file become.
+// runRewrite prints the rewritten policies of a file.
 func runRewrite(ctx context.Context, s streams, f *evalFlags, file, outputFile string) error {
 	if len(f.files) > 0 {
 		return f.usagef("--rewrite is about policies, and -f about objects")
@@ -124,15 +124,15 @@ func (r *rewriting) build(docs []*manifest.Document, unbound bool) (*policyset.S
 	})
 }
 
-// fail reports why there is no result.
+// fail prints errors, for which there is no result.
 func (r *rewriting) fail(errs ...error) ([]*unstructured.Unstructured, error) {
 	r.failed = true
 	printErrors(r.err, errs)
 	return nil, nil
 }
 
-// policy returns what a policy and its bindings become, or nothing after reporting why
-// not. An error ends the run.
+// policy returns the rewritten policy and bindings, or nothing after reporting why there is
+// none. An error ends the run.
 func (r *rewriting) policy(ctx context.Context, p *manifest.Document, bindings []*manifest.Document) ([]*unstructured.Unstructured, error) {
 	var written []*unstructured.Unstructured
 	for _, b := range bindings {
@@ -160,7 +160,7 @@ func (r *rewriting) policy(ctx context.Context, p *manifest.Document, bindings [
 	if len(errs) > 0 {
 		return r.fail(errs...)
 	}
-	// What is printed is what is compared.
+	// Compare exactly what is printed.
 	docs, err := reread(out...)
 	if err != nil {
 		return nil, err
@@ -204,8 +204,8 @@ func paramKind(p *unstructured.Unstructured) (schema.GroupVersionKind, bool) {
 	return schema.FromAPIVersionAndKind(kind["apiVersion"], kind["kind"]), len(kind) > 0
 }
 
-// namespaces returns the names of the Namespaces to compare in, and a document with one
-// that was not given.
+// namespaces returns the names of the Namespaces in which to compare, and a document with a
+// Namespace that the policy and its bindings select, if that was not given.
 func (r *rewriting) namespaces(p *manifest.Document, bindings []*unstructured.Unstructured) (selected []*manifest.Document, names []string, err error) {
 	ns := rewrite.Namespace(p.Object, bindings...)
 	names = []string{ns.GetName()}
@@ -228,7 +228,7 @@ func reread(objects ...*unstructured.Unstructured) ([]*manifest.Document, error)
 	return docs, errors.Join(errs...)
 }
 
-// why says in a line what differs.
+// why returns one line about a difference.
 func why(d *rewrite.Difference) string {
 	name := "a generated " + d.Workload.GetKind()
 	switch {

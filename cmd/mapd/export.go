@@ -158,7 +158,7 @@ type exporting struct {
 	given    []*unstructured.Unstructured
 	world    export.World
 	policies []*export.Policy
-	others   []string // what is no policy of this kind
+	others   []string // objects of other kinds
 	notes    []string
 }
 
@@ -257,7 +257,7 @@ func (e *exporting) compare(ctx context.Context) error {
 	return nil
 }
 
-// write writes the manifests and says what became of each policy.
+// write writes the manifests and prints the outcome for each policy.
 func (e *exporting) write() error {
 	var files []migrate.File
 	failed := len(e.others) > 0
@@ -310,5 +310,5 @@ func (e *exporting) write() error {
 	return nil
 }
 
-// exporter is the command that files name.
+// exporter is the command that generated files name.
 const exporter = "mapd export --static"

@@ -128,7 +128,7 @@ func (f *exportIgnoreFlags) fromGiven(ctx context.Context, s streams, rules *ign
 	return e.outcome()
 }
 
-// fromGenerated collects what the policies change in objects that are made up.
+// fromGenerated collects what the policies change in generated objects.
 func (f *exportIgnoreFlags) fromGenerated(ctx context.Context, s streams, rules *ignore.Rules) error {
 	texts, _, err := readFiles(f.policies, f.recursive, s.in)
 	if err != nil {
@@ -172,7 +172,7 @@ func (f *exportIgnoreFlags) fromGenerated(ctx context.Context, s streams, rules 
 	return nil
 }
 
-// maxNamespaces bounds the namespaces in which objects are made up.
+// maxNamespaces bounds the namespaces in which objects are generated.
 const maxNamespaces = 3
 
 // add adds what a result changed to rules, unless it is about a subresource.

@@ -20,7 +20,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
-// providerFlags say how providers of external data are asked.
+// providerFlags configure the client for providers of external data.
 type providerFlags struct {
 	cert, key        string
 	ttl, negativeTTL time.Duration
@@ -31,8 +31,8 @@ func (f *providerFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.key, "external-data-key", "", "file with its key")
 }
 
-// client returns a client for providers. It offers them the certificate of the flags,
-// or else what certificate returns, which may be nil.
+// client returns a client for providers. Its client certificate is that of the flags, else the
+// one that certificate returns, which may be nil.
 func (f *providerFlags) client(metrics externaldata.Metrics, certificate func() (*tls.Certificate, error)) (*externaldata.Client, error) {
 	if (f.cert == "") != (f.key == "") {
 		return nil, fmt.Errorf("--external-data-cert and --external-data-key go together")
@@ -47,7 +47,7 @@ func (f *providerFlags) client(metrics externaldata.Metrics, certificate func() 
 	return externaldata.New(externaldata.Options{Certificate: certificate, TTL: f.ttl, NegativeTTL: f.negativeTTL, Metrics: metrics}), nil
 }
 
-// checkProviders finds wrong usage of the flags of serve.
+// checkProviders returns an error for wrong usage of serve's flags for providers.
 func (f *serveFlags) checkProviders() error {
 	for _, name := range []string{"external-data-cert", "external-data-key", "external-data-cache-ttl", "external-data-cache-negative-ttl"} {
 		if f.set(name) && len(f.policies) == 0 && !f.externalData {
@@ -60,12 +60,11 @@ func (f *serveFlags) checkProviders() error {
 	return nil
 }
 
-// externalFlags say who answers for providers of external data when files are
-// evaluated.
+// externalFlags say what answers for providers of external data when files are evaluated.
 type externalFlags struct {
 	answers, record string
 	recordable      bool // the command has --record
-	watch           bool // unanswered is wanted
+	watch           bool // the command uses outside.unanswered
 	providers       providerFlags
 }
 
@@ -79,18 +78,19 @@ func (f *externalFlags) addRecord(fl *pflag.FlagSet) {
 	f.providers.add(fl)
 }
 
-// outside is what policies may ask.
+// outside answers questions of policies to external sources.
 type outside struct {
 	flags     *externalFlags
 	resolver  engine.Resolver
 	client    *externaldata.Client   // nil without --record
 	recorder  *externaldata.Recorder // nil without --record
 	providers []*legacy.Provider
-	// unanswered are the questions that no recorded answer was there for; nil without watch.
+	// unanswered records the questions without a recorded answer; nil without
+	// externalFlags.watch.
 	unanswered *watchedResolver
 }
 
-// watchedResolver is a Resolver that remembers what another one has no answer for.
+// watchedResolver is a Resolver that records the questions that another one cannot answer.
 type watchedResolver struct {
 	engine.Resolver
 	mu    sync.Mutex
@@ -109,7 +109,7 @@ func (u *watchedResolver) Resolve(ctx context.Context, questions []engine.Questi
 	return answers
 }
 
-// open reads the recorded answers, if there are any.
+// open reads the recorded answers, if the flags name some.
 func (f *externalFlags) open() (*outside, error) {
 	o := &outside{flags: f}
 	var known *externaldata.Answers
@@ -146,7 +146,7 @@ func (f *externalFlags) open() (*outside, error) {
 	return o, nil
 }
 
-// provider checks a Provider, and keeps it for publish.
+// provider validates a Provider, and adds it to those for publish.
 func (o *outside) provider(u *unstructured.Unstructured) error {
 	p, err := externaldata.DecodeProvider(u)
 	if err == nil {
@@ -155,14 +155,14 @@ func (o *outside) provider(u *unstructured.Unstructured) error {
 	return err
 }
 
-// publish lets the Providers that were loaded be asked.
+// publish makes the loaded Providers available to policies.
 func (o *outside) publish() {
 	if o.client != nil {
 		o.client.Set(o.providers, 0)
 	}
 }
 
-// save writes what was recorded, unless the file says the same.
+// save writes the recorded answers, unless the file has the same contents.
 func (o *outside) save() error {
 	if o.recorder == nil {
 		return nil

@@ -13,14 +13,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// inPlace writes what policies make of objects into the files that the objects are from. A
-// file is written whole or not at all, and not if anything in it failed or was denied.
+// inPlace writes the results of objects into the files that the objects are from. A file is
+// replaced as a whole, and only if nothing in it failed or was denied.
 type inPlace struct {
 	evaluation *evaluation
 	edits      []mapd.Edit // of the file that is being read
 }
 
-// checkInPlace refuses flags and files that do not go with --in-place.
+// checkInPlace returns an error for flags and files that cannot be used with --in-place.
 func (f *evalFlags) checkInPlace(files []string) ([]string, error) {
 	switch {
 	case len(f.kustomize) > 0:
@@ -60,7 +60,7 @@ func (f *evalFlags) checkInPlace(files []string) ([]string, error) {
 	return out, nil
 }
 
-// take notes what became of an object.
+// take records the result of an object.
 func (p *inPlace) take(r *mapd.Result) {
 	if edit, ok := r.Edit(); ok {
 		p.edits = append(p.edits, edit)
@@ -102,8 +102,8 @@ func (p *inPlace) write(name string) {
 	p.evaluation.notes.say("%s: %s written\n", report.Line(name), counted(len(p.edits), "object", "objects"))
 }
 
-// overwrite puts a new file in the place of an old one, whose mode it keeps. A file that a
-// link leads to is replaced where it is, if it may be for the paths that the user gave.
+// overwrite replaces a file and keeps its mode. For a symbolic link it replaces the target, if
+// the target is within the paths that the user gave.
 func overwrite(name string, paths []string, data []byte) error {
 	name, err := manifest.Target(name, paths)
 	if err != nil {
@@ -114,10 +114,10 @@ func overwrite(name string, paths []string, data []byte) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", name) // a rename would put one in its place
+		return fmt.Errorf("%s is not a regular file", name) // a rename would replace it by one
 	}
 	if info.Mode().Perm()&0o222 == 0 {
-		return fmt.Errorf("%s is read-only", name) // a rename would not ask
+		return fmt.Errorf("%s is read-only", name) // a rename would ignore that
 	}
 	return atomicfile.Write(name, data, info.Mode().Perm())
 }

@@ -77,8 +77,7 @@ func eachDocument(in manifest.Input, yield func(*mapd.Document, error) bool) boo
 	return true
 }
 
-// once drops the files that stand there already: a file that is named beside
-// its directory is no second policy.
+// once removes repeated files, such as a file that is named beside its directory.
 func once(files []string) []string {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(files, func(f string) bool {
@@ -89,7 +88,7 @@ func once(files []string) []string {
 	})
 }
 
-// environment is the expression language of --kubernetes.
+// environment returns the expression language of --kubernetes.
 func environment(version string) (*cel.Env, error) {
 	env, err := cel.NewEnv(cel.Options{Version: version})
 	if err != nil {
@@ -98,8 +97,8 @@ func environment(version string) (*cel.Env, error) {
 	return env, nil
 }
 
-// render returns an error on one line, with the line of the file below it where that
-// is known. Errors without a position begin with "mapd: ".
+// render returns an error on one line, followed by the line of the file if that is known.
+// Errors without a position begin with "mapd: ".
 func render(err error) string {
 	var at interface {
 		error
@@ -118,7 +117,7 @@ func printErrors(w io.Writer, errs []error) {
 	}
 }
 
-// noArguments refuses arguments, with the flags that take what a user probably means.
+// noArguments returns an error for arguments that names the flags that the user probably meant.
 func noArguments(flags string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -128,8 +127,8 @@ func noArguments(flags string) cobra.PositionalArgs {
 	}
 }
 
-// ignoredText says which of the documents, by kind, and of the files of directories are not
-// used, with --expand or without.
+// ignoredText returns a text about the documents, by kind, and the files of directories that
+// are not used. expands says that --expand is set.
 func ignoredText(documents map[string]int, files manifest.Skipped, expands bool) string {
 	counts := maps.Clone(documents)
 	if counts == nil {

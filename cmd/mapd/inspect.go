@@ -62,7 +62,7 @@ Exit codes:
 	return cmd
 }
 
-// readModule reads a file as far as a module may be long, and one byte more.
+// readModule reads at most one byte more of a file than a module may have.
 func readModule(path string) ([]byte, error) {
 	f, err := manifest.Open(path, manifest.MaxFile)
 	if err != nil {
@@ -91,7 +91,7 @@ func printReport(w io.Writer, output string, r wapc.Report) error {
 	return err
 }
 
-// reportText prints the sections of kwctl inspect, with what only mapd knows first.
+// reportText prints the sections of kwctl inspect, preceded by what only mapd reports.
 func reportText(r wapc.Report) ([]byte, error) {
 	var b strings.Builder
 	row := func(name string, value any) {
@@ -165,7 +165,7 @@ func reportText(r wapc.Report) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// value returns what a field has, or what holds without it.
+// value returns the value of a field, or absent if it is nil.
 func value[T any](field *T, absent T) T {
 	if field == nil {
 		return absent

@@ -111,8 +111,8 @@ func runInstall(ctx context.Context, s streams, f *installFlags) error {
 	return nil
 }
 
-// dynamic is a client for the cluster of the flags. It prints on standard error
-// which one that is.
+// dynamic returns a client for the cluster of the flags. It prints the name of the cluster to
+// standard error.
 func (f *clusterFlags) dynamic(s streams) (dynamic.Interface, error) {
 	config, err := f.config()
 	if err != nil {
@@ -127,7 +127,8 @@ func (f *clusterFlags) dynamic(s streams) (dynamic.Interface, error) {
 	return d, nil
 }
 
-// undone says what went wrong, and once what to do about it where that is known.
+// undone prints the errors that are joined in err, each with advice if there is any that was
+// not just printed.
 func undone(s streams, err error) error {
 	said := ""
 	for _, err := range flatten(err) {
@@ -140,7 +141,7 @@ func undone(s streams, err error) error {
 	return &codedError{code: clusterCode(err, exitUndone)}
 }
 
-// flatten takes joined errors apart.
+// flatten returns the errors that are joined in err.
 func flatten(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"github.com/mapd-project/mapd/internal/output/report"
 )
 
-// unwritable is why a decision has no text in the format that is asked for. It is the
-// fault of one object; other errors of a printer are of its writer.
+// unwritable is the error for a decision that cannot be written in the requested format. It is
+// about one object; other errors of a printer are about its writer.
 type unwritable struct{ error }
 
 func (u unwritable) Unwrap() error { return u.error }

@@ -106,10 +106,10 @@ func (f *renderFlags) krm(ctx context.Context, s streams) error {
 type function struct {
 	flags *renderFlags
 	list  *krm.List
-	item  *mapd.Document // that is evaluated
+	item  *mapd.Document // the item that is evaluated
 }
 
-// run evaluates the items. What it returns is among the results, too.
+// run evaluates the items. Its error is among the results, too.
 func (fn *function) run(ctx context.Context, s streams) error {
 	fail := func(err error, said string) error {
 		fn.list.Say(krm.Result{Severity: krm.Error, Message: report.Printable(cmp.Or(strings.TrimSpace(said), err.Error()))})
@@ -155,7 +155,7 @@ func (fn *function) run(ctx context.Context, s streams) error {
 	return d.verdict(fn.flags.assume, func(text string) { fn.list.Say(krm.Result{Severity: krm.Error, Message: text}) })
 }
 
-// configure takes what functionConfig says.
+// configure applies functionConfig.
 func (fn *function) configure() error {
 	f, c := fn.flags, fn.list.Config
 	files, err := c.Files()
@@ -172,7 +172,7 @@ func (fn *function) configure() error {
 	return f.check()
 }
 
-// take turns what became of an item into results.
+// take converts the outcome of an item into results.
 func (fn *function) take(r *mapd.Result) {
 	if r.Denied() {
 		fn.list.Say(krm.Result{Severity: krm.Error, Message: report.Printable(r.Refusal()), Item: fn.item})

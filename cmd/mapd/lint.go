@@ -189,7 +189,8 @@ func minorOf(version string) (int, error) {
 	return n, nil
 }
 
-// mend writes what lint.Fix makes of the files, each whole or not at all.
+// mend writes the output of lint.Fix to the files. Each file is written as a whole or not at
+// all.
 func (f *lintFlags) mend(ctx context.Context, s streams, paths []string, sources []lint.Source, opts lint.Options) error {
 	fixed, err := lint.Fix(ctx, sources, opts)
 	if err != nil {

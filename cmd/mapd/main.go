@@ -1,5 +1,5 @@
-// Command mapd evaluates MutatingAdmissionPolicies: on files (eval) and as an
-// admission webhook (serve).
+// Command mapd evaluates MutatingAdmissionPolicies: on files (eval) and as an admission webhook
+// (serve). mapd help lists all commands.
 package main
 
 import (
@@ -34,22 +34,21 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteC()
 	if err == nil && out.err != nil {
-		err = out.err // cobra prints help and does not look at it
+		err = out.err // cobra prints help and ignores the error
 	}
 	return exitCode(stderr, cmd, err)
 }
 
-// group is commands under one heading of the help.
+// group is a list of commands under one heading of the help.
 type group struct {
 	id, title string
 	commands  []*cobra.Command
 }
 
-// goFlags are flags of go test that may have one dash here too.
+// goFlags are flags of go test that mapd test accepts with one dash, too.
 var goFlags = []string{"-run", "-count", "-parallel"}
 
-// spelled returns the arguments of mapd test with two dashes before the flags that go
-// test has.
+// spelled returns the arguments of mapd test with two dashes before goFlags.
 func spelled(args []string) []string {
 	if len(args) == 0 || args[0] != "test" {
 		return args
@@ -77,7 +76,8 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 		SilenceErrors: true,
 		Args:          unknownCommand,
 	}
-	// cobra's own flag would link text/template, and with it every method of every type.
+	// cobra's own version flag would link text/template, and with it every method of every
+	// type.
 	showVersion := root.Flags().BoolP("version", "v", false, "print the version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *showVersion {
@@ -101,7 +101,7 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 	return root
 }
 
-// written remembers the first error of a writer.
+// written is a writer that keeps the first error.
 type written struct {
 	w   io.Writer
 	mu  sync.Mutex
@@ -118,8 +118,8 @@ func (w *written) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// addHelp replaces the help and completion commands of cobra, which end with 0 after a name
-// that they do not know.
+// addHelp replaces the help and completion commands of cobra, which exit with 0 for an unknown
+// name.
 func addHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -145,7 +145,7 @@ func addHelp(root *cobra.Command) {
 	}
 }
 
-// unknownCommand refuses a word that is no command, with the one that was meant.
+// unknownCommand returns an error for an unknown command, with the most similar one.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

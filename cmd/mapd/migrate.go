@@ -145,7 +145,7 @@ func newMigrateGatekeeper(s streams) *cobra.Command {
 	return cmd
 }
 
-// addComparison adds the flags about the objects that both sides of a migration are compared on.
+// addComparison adds the flags for the objects on which both sides of a migration are compared.
 func addComparison(fl *pflag.FlagSet, objects *[]string, generated *int, seed *uint64) {
 	fl.StringArrayVarP(objects, "filename", "f", nil, "objects to compare on: file, directory or - ; repeatable")
 	fl.IntVar(generated, "generated", 500, "how many objects to generate for each comparison")
@@ -158,10 +158,10 @@ var reportFormats = map[string]func(*migrate.Report, io.Writer) error{
 	".html": (*migrate.Report).WriteHTML,
 }
 
-// maxPrefix leaves room for the names of mutators in names of policies.
+// maxPrefix leaves room for a mutator's name in the name of a policy.
 const maxPrefix = 63
 
-// check refuses wrong usage before anything is read.
+// check returns an error for wrong usage, before anything is read.
 func (f *migrateFlags) check() error {
 	const name = "migrate gatekeeper: "
 	if f.live {
@@ -202,7 +202,7 @@ func (f *migrateFlags) check() error {
 	case f.verify && f.generated == 0 && len(f.objects) == 0 && !f.fromCluster:
 		return usagef(name + "--verify: no objects; generate some, give them with -f, or read them with --from-cluster")
 	}
-	if f.report != "" { // a comparison may take long, and would be for nothing
+	if f.report != "" { // a comparison may take long, so check this first
 		if _, err := os.Stat(filepath.Dir(f.report)); err != nil {
 			return usagef(name+"--report %s: %w", f.report, err)
 		}
@@ -219,7 +219,7 @@ func (f *migrateFlags) check() error {
 	return nil
 }
 
-// checkLive is check for --live, which accepts few of the other flags.
+// checkLive is check for --live, which accepts few other flags.
 func (f *migrateFlags) checkLive() error {
 	const name = "migrate gatekeeper: --live "
 	switch {
@@ -284,7 +284,7 @@ type migration struct {
 	report  *migrate.Report
 }
 
-// source says where the mutators come from.
+// source returns a description of where the mutators come from.
 func (m *migration) source() string {
 	if len(m.flags.files) > 0 {
 		return strings.Join(m.flags.files, ", ")
@@ -388,7 +388,7 @@ func (m *migration) write(ctx context.Context) error {
 	return err
 }
 
-// compare runs both sides on all objects.
+// compare compares both sides on all objects.
 func (m *migration) compare(ctx context.Context) error {
 	var o verify.Options
 	if m.answers != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// liveCluster reads a cluster and writes nothing to it.
+// liveCluster reads from a cluster and never writes to it.
 type liveCluster struct{ *audit.Cluster }
 
 // newLiveCluster discovers what a cluster serves.
@@ -53,8 +53,8 @@ func (c *liveCluster) readMutators(ctx context.Context, in *migrate.Input) error
 	return nil
 }
 
-// readExceptions reads the exceptions from mutators. Who may list the mutators need not be
-// allowed to list these.
+// readExceptions reads the exceptions from mutators. A user who may list mutators need not have
+// the permission for this.
 func (c *liveCluster) readExceptions(ctx context.Context, in *migrate.Input, exceptions *migrate.Exceptions) error {
 	r, ok := c.Serves(api.ExceptionGroup, api.ExceptionKind, api.ExceptionVersion)
 	if !ok {
@@ -79,7 +79,7 @@ func (c *liveCluster) definitions(ctx context.Context) (sources []openapi.Source
 		return nil, nil
 	}
 	err = c.Each(ctx, r, func(u *unstructured.Unstructured) error {
-		source, err := openapi.Served(u, func(error) {}) // a kind without schema is as one that nobody knows
+		source, err := openapi.Served(u, func(error) {}) // without a schema the kind counts as unknown
 		if err == nil {
 			sources = append(sources, source)
 		} else {
@@ -106,8 +106,8 @@ func (c *liveCluster) readKinds(ctx context.Context, in *migrate.Input) error {
 	})
 }
 
-// eachObject calls check with the cluster's objects of the kinds that mutators
-// apply to. It notes what it leaves out and what it may not read.
+// eachObject calls check with the cluster's objects of the kinds that mutators apply to. It
+// returns notes about kinds that it left out or has no permission to read.
 func (c *liveCluster) eachObject(ctx context.Context, in *migrate.Input, check func(verify.Object)) (n int, notes []string, err error) {
 	for _, r := range c.about(in.Mutators) {
 		err := c.Each(ctx, r, func(u *unstructured.Unstructured) error {
@@ -153,8 +153,8 @@ func (c *liveCluster) about(ms []*legacy.Mutator) []audit.Resource {
 	return out
 }
 
-// clusterError gives an error of reading a cluster its exit code:
-// exitUnreachable, unless the cluster was read and its content makes no sense.
+// clusterError returns an error of reading a cluster with its exit code: exitUnreachable,
+// unless the cluster was read and its content is invalid.
 func clusterError(err error) error {
 	code := exitUnreachable
 	var invalid *legacy.Error

@@ -13,8 +13,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// readMutators reads mutators, exceptions from them and others from files. Its errors are
-// about files that cannot be read.
+// readMutators reads mutators, exceptions from them and other objects from files. It returns
+// errors for files that cannot be read.
 func readMutators(in *migrate.Input, exceptions *migrate.Exceptions, paths []string, recursive bool, stdin io.Reader) []error {
 	files, skipped, err := manifest.Files(paths, recursive)
 	if err != nil {

@@ -182,8 +182,9 @@ func (f *kyvernoFlags) read(s streams, paths []string) (*kyverno.Input, error) {
 	return in, nil
 }
 
-// readCluster reads the policies of a cluster, and the definitions of kinds. A kind that the
-// cluster does not serve has no policies; what may not be read is noted.
+// readCluster reads the policies of a cluster, and the definitions of kinds. It skips kinds
+// that the cluster does not serve, and prints a note for those that it has no permission to
+// read.
 func (f *kyvernoFlags) readCluster(ctx context.Context, s streams) (*kyverno.Input, error) {
 	config, err := f.cluster.config()
 	if err != nil {

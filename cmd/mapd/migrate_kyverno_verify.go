@@ -23,7 +23,7 @@ var verifications = map[string]func(*kyverno.Verification, io.Writer) error{
 	"html":     (*kyverno.Verification).WriteHTML,
 }
 
-// checkVerify refuses wrong usage of the flags about comparing.
+// checkVerify returns an error for wrong usage of the flags for comparing.
 func (f *kyvernoFlags) checkVerify() error {
 	const name = "migrate kyverno: "
 	switch {

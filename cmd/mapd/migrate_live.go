@@ -26,9 +26,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// migrateLive keeps policies in step with the mutators of a cluster until it is
-// interrupted. It does what serve --legacy native does, without serving, for a
-// cluster in which mapd is not installed.
+// migrateLive updates policies after changes of a cluster's mutators until it is interrupted.
+// It does the same as serve --legacy=native, without serving, for a cluster in which mapd is
+// not installed.
 func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	config, err := f.cluster.config()
 	if err != nil {
@@ -38,7 +38,7 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	if err != nil {
 		return &codedError{exitUsage, err}
 	}
-	// The address may accept connections and never answer.
+	// The server may accept connections and never respond.
 	asking, answered := context.WithTimeout(ctx, askTimeout)
 	info, err := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery()).ServerVersionWithContext(asking)
 	answered()
@@ -85,8 +85,8 @@ func migrateLive(ctx context.Context, s streams, f *migrateFlags) error {
 	return nil
 }
 
-// alone returns an error if a mapd of the cluster does the same. Its policies
-// exclude other namespaces, and the two would overwrite each other's policies.
+// alone returns an error if a mapd in the cluster does the same. That mapd excludes other
+// namespaces in its policies, and the two would overwrite each other's policies.
 func alone(ctx context.Context, kube kubernetes.Interface) error {
 	namespace := installedNamespace(ctx, kube)
 	said, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, gatekeeper.MutatorsName, metav1.GetOptions{})
@@ -131,8 +131,8 @@ func printLive(ctx context.Context, s streams, mutators *gatekeeper.Feature) {
 	}
 }
 
-// liveLines returns the state of mutators, by ID. Mutators that stay behind are
-// run by whatever ran them before.
+// liveLines returns the state of mutators as text, by ID. A mutator that has no policy is still
+// run by Gatekeeper or mapd, as before.
 func liveLines(state *gatekeeper.NativeState, report *gatekeeper.NativeReport) map[string]string {
 	out := map[string]string{}
 	for id := range state.Places {
@@ -154,8 +154,8 @@ func liveLines(state *gatekeeper.NativeState, report *gatekeeper.NativeReport) m
 	return out
 }
 
-// installedNamespace returns the namespace that the cluster's mapd runs in, as its configuration for
-// validation says; where that cannot be read, the one of the manifests.
+// installedNamespace returns the namespace of the cluster's mapd, as its webhook configuration
+// for validation says; if that cannot be read, the namespace of the manifests.
 func installedNamespace(ctx context.Context, kube kubernetes.Interface) string {
 	found, err := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
 	if err != nil {

@@ -40,22 +40,22 @@ func (f *moduleFlags) add(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.insecure, "insecure-registry", nil, "Kubewarden: registry, as host:port, that is asked over http")
 }
 
-// loader returns what loads modules. It does nothing until it is asked; then limit limits the
-// memory of the process and returns what modules are bounded by.
+// loader returns a loader for modules. At its first use it calls limit, which limits the memory
+// of the process and returns the bound for modules.
 func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*moduleLoader, error) {
 	if err := download.CheckSources(f.sources); err != nil {
 		return nil, fmt.Errorf("--module-source: %w", err)
 	}
 	o := download.Options{Local: map[string]string{}, Insecure: f.insecure, Sources: f.sources, MaxBytes: wapc.MaxModule}
 	for _, pair := range f.local {
-		// A URL may contain an equals sign, a file's name rarely does.
+		// A URL may contain an equals sign; the name of a file rarely does.
 		i := strings.LastIndex(pair, "=")
 		if i <= 0 || i == len(pair)-1 {
 			return nil, fmt.Errorf("--module %s: want MODULE=FILE", pair)
 		}
 		o.Local[pair[:i]] = pair[i+1:]
 	}
-	usual := "" // the directory that may be used if it can be made
+	usual := "" // the default directory, used if it can be created
 	switch dir, err := os.UserCacheDir(); {
 	case f.cache == "none":
 	case f.cache != "":
@@ -90,7 +90,7 @@ func (f *moduleFlags) loader(log *slog.Logger, limit func() int64) (*moduleLoade
 	}}, nil
 }
 
-// moduleMode returns the mode that --kubewarden asks for.
+// moduleMode returns the mode in --kubewarden, or usual without the flag.
 func (f *serveFlags) moduleMode(usual api.Mode) api.Mode {
 	for _, mode := range []api.Mode{api.Enforce, api.Shadow, api.Off} {
 		if f.kubewarden == engine.ModeWord(mode) {
@@ -100,8 +100,8 @@ func (f *serveFlags) moduleMode(usual api.Mode) api.Mode {
 	return usual
 }
 
-// boundedRuntime bounds the memory of modules by a quarter of what the process may have, so
-// that they cannot end it.
+// boundedRuntime bounds the memory of modules to a quarter of the process's limit, so that
+// modules cannot exhaust it.
 func boundedRuntime(limit int64) (o wapc.Options) {
 	const usual = 1 << 30 // wapc's own bound
 	if limit/4 < usual {
@@ -111,7 +111,7 @@ func boundedRuntime(limit int64) (o wapc.Options) {
 	return o
 }
 
-// fileIfThere returns path if there is a file, else nothing.
+// fileIfThere returns path if the file exists, else "".
 func fileIfThere(path string) string {
 	if _, err := os.Stat(path); err != nil {
 		return ""
@@ -119,7 +119,7 @@ func fileIfThere(path string) string {
 	return path
 }
 
-// moduleLoader is a modulepolicy.Loader that is made when the first policy needs it.
+// moduleLoader is a kubewarden.Loader that is initialized when the first policy needs it.
 type moduleLoader struct {
 	make func() (*modulepolicy.Loader, error)
 

@@ -17,8 +17,7 @@ import (
 	"github.com/mapd-project/mapd/internal/output/report"
 )
 
-// notes are the words on standard error. On a terminal a progress line stands
-// below them.
+// notes prints messages to standard error. On a terminal a progress line is below them.
 type notes struct {
 	w        io.Writer
 	said     map[string]bool
@@ -31,7 +30,7 @@ type notes struct {
 	last     time.Time
 }
 
-// progressEvery is fast enough to look alive and slow enough to cost nothing.
+// progressEvery is the time between two updates of the progress line.
 const progressEvery = 100 * time.Millisecond
 
 func newNotes(w io.Writer) *notes {
@@ -51,35 +50,35 @@ func coloured(w any) bool {
 	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// hintKeyboard says that a person is waited for, if one of paths is standard input and
-// that is a terminal.
+// hintKeyboard prints that mapd waits for input, if one of paths is standard input and that is
+// a terminal.
 func hintKeyboard(s streams, paths ...string) {
 	if slices.Contains(paths, manifest.Stdin) && isTerminal(s.in) {
 		fmt.Fprintln(s.err, "reading standard input from the keyboard; Ctrl-D ends it")
 	}
 }
 
-// beside makes the messages comments of YAML if both they and the YAML on out go to a
-// terminal, so that what is copied from there is YAML.
+// beside prefixes messages with "#" if both they and YAML on out go to a terminal, so that text
+// copied from the terminal is valid YAML.
 func (n *notes) beside(out io.Writer, format string) {
 	n.comments = isTerminal(n.w) && isTerminal(out) && (format == "yaml" || format == blameFormat)
 }
 
-// say prints what is no error.
+// say prints a message that is neither an error nor a warning.
 func (n *notes) say(format string, args ...any) {
 	if !n.quiet {
 		n.print("", format, args...)
 	}
 }
 
-// warn prints what is likely to be a mistake.
+// warn prints a warning about a probable mistake.
 func (n *notes) warn(format string, args ...any) {
 	if !n.quiet {
 		n.print(yellow, "warning: "+format, args...)
 	}
 }
 
-// fail prints an error or a denial, also if nothing else is printed.
+// fail prints an error or a denial, also with quiet.
 func (n *notes) fail(format string, args ...any) { n.print(red, format, args...) }
 
 const red, yellow = "31", "33"
@@ -101,7 +100,7 @@ func (n *notes) print(colour, format string, args ...any) {
 	fmt.Fprint(n.w, text)
 }
 
-// once says what need not be said for every object.
+// once prints a message unless it was printed before.
 func (n *notes) once(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !n.said[text] {
@@ -121,7 +120,7 @@ func (n *notes) count() {
 	n.shown = true
 }
 
-// audited shows how far an audit is.
+// audited shows the progress of an audit.
 func (n *notes) audited(p audit.Progress) {
 	if time.Since(n.last) < progressEvery {
 		return
@@ -131,7 +130,7 @@ func (n *notes) audited(p audit.Progress) {
 	n.shown = true
 }
 
-// waiting shows how far the rollout of a workload is.
+// waiting shows the progress of a workload's rollout.
 func (n *notes) waiting(title, progress string) {
 	fmt.Fprintf(n.w, "\r\x1b[K%s: waiting for its rollout: %s", report.Line(title), report.Line(progress))
 	n.shown = true

@@ -40,7 +40,7 @@ func (f *ordersFlags) limit() int {
 	return f.most
 }
 
-// reorder runs the policies on an object in other orders, and says what it finds.
+// reorder runs the policies on an object in other orders, and prints the differences.
 func (e *evaluation) reorder(ctx context.Context, r *mapd.Result) {
 	if !e.flags.orders.on {
 		return

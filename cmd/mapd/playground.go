@@ -28,7 +28,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// site are the files of the playground; tests have others.
+// site has the files of the playground; it is a variable for tests.
 var site = playground.Site
 
 type playgroundFlags struct {
@@ -125,7 +125,8 @@ func (f *playgroundFlags) serve(ctx context.Context, s streams, files fs.FS, hos
 	return nil
 }
 
-// hosts returns the names that requests may be for: any, if the page is for others too.
+// hosts returns the host names that requests may have; any if the page is served to other
+// machines.
 func (f *playgroundFlags) hosts() ([]string, error) {
 	hosts := []string{"localhost", "127.0.0.1", "::1"}
 	if f.address == "" {
@@ -141,8 +142,8 @@ func (f *playgroundFlags) hosts() ([]string, error) {
 	return nil, nil
 }
 
-// listen listens where the flags say. The usual port may be in use by another
-// playground; then a free one is as good.
+// listen listens on the address in the flags. If another process uses the default port, it
+// takes a free one, unless fixed is set.
 func (f *playgroundFlags) listen(s streams, fixed bool) ([]net.Listener, error) {
 	listeners, err := playground.Listen(f.address, f.port)
 	if err == nil || fixed {
@@ -172,7 +173,7 @@ func pageURL(addr net.Addr) string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + "/"
 }
 
-// fragment returns the end of the URL with which the page shows the files of paths.
+// fragment returns the fragment of a URL with which the page shows the files in paths.
 func (f *playgroundFlags) fragment(s streams, paths []string) (string, error) {
 	if len(paths) == 0 {
 		return "", nil
@@ -201,15 +202,15 @@ func (f *playgroundFlags) fragment(s streams, paths []string) (string, error) {
 	return "#" + fragment, nil
 }
 
-// stateOf sorts what files have, as the page does with files that are dropped on it
-// (web/app/src/files.ts): what others are evaluated with is a document, all else an
-// object. A file with both becomes two.
+// stateOf sorts the contents of files as the page does with files that are dropped on it
+// (web/app/src/files.ts): policies and their context become documents, all else objects. A file
+// with both becomes two.
 func stateOf(files []mapd.File) playground.State {
 	docs, params := make([][]*mapd.Document, len(files)), map[[2]string]bool{}
 	for i, file := range files {
 		for d, err := range mapd.Read(file.Name, bytes.NewReader(file.Data)) {
 			if err != nil {
-				docs[i] = nil // the page shows what is wrong with a file that it has whole
+				docs[i] = nil // keep the file as a whole; the page shows its errors
 				break
 			}
 			if d.Object() == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// printer writes standard output.
+// printer prints results to standard output.
 type printer struct {
 	w       io.Writer
 	format  string
@@ -94,7 +94,7 @@ func (p *printer) print(r *mapd.Result) error {
 	return p.line([]byte(report.Line(kubectlName(req.Admission)))) // a name may have line breaks
 }
 
-// named says in a line of JSON which object it is about.
+// named is the part of a JSON line that identifies the object.
 type named struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -113,7 +113,7 @@ func namedOf(r *mapd.Result) named {
 	return id
 }
 
-// patch writes one line for an object, which says which one it is.
+// patch prints one line for an object, which identifies the object.
 func (p *printer) patch(r *mapd.Result) error {
 	p.noteDefaults(r)
 	line := struct {
@@ -134,7 +134,7 @@ func (p *printer) patch(r *mapd.Result) error {
 	return p.line(out)
 }
 
-// totals writes what became of all objects below the blocks of Markdown, if there are any.
+// totals prints the summary of all objects below the blocks of Markdown, if there are any.
 func (p *printer) totals(text string) error {
 	if !p.begun {
 		return nil
@@ -143,8 +143,8 @@ func (p *printer) totals(text string) error {
 	return err
 }
 
-// markdown writes a block of code for an object, in which forges colour the lines of a
-// diff. Nothing in it ends the block.
+// markdown prints a code block for an object, in which GitHub and GitLab highlight a diff. The
+// block's text cannot end the block.
 func (p *printer) markdown(r *mapd.Result) error {
 	if _, err := marshal(r.Object(), ""); err != nil && !r.Denied() {
 		return err
@@ -155,7 +155,7 @@ func (p *printer) markdown(r *mapd.Result) error {
 	if r.Denied() {
 		text = "- " + strings.ReplaceAll(what, "\n", "\n# ") + "\n"
 	} else {
-		_, changes, _ := strings.Cut(r.DiffText(false), "\n") // the title is in what, too
+		_, changes, _ := strings.Cut(r.DiffText(false), "\n") // the title is part of what, too
 		text = "# " + strings.ReplaceAll(what, "\n", "\n# ") + "\n" + changes
 		text = strings.ReplaceAll(text, "\n~ ", "\n! ") // a changed line
 	}
@@ -177,7 +177,7 @@ func (p *printer) failure(text string) error {
 	return err
 }
 
-// noteDefaults remembers what has to be said about the defaults of changed objects.
+// noteDefaults records whether the notes have to mention defaults of changed objects.
 func (p *printer) noteDefaults(r *mapd.Result) {
 	p.builtin = p.builtin || r.Changed() && r.Request.Builtin()
 }
@@ -189,7 +189,7 @@ func (p *printer) yaml(separated bool, text []byte) error {
 	case bytes.HasPrefix(text, []byte("---")):
 	case bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("%")):
 		if p.begun {
-			b.WriteString("...\n") // or the directive would be content
+			b.WriteString("...\n") // otherwise the directive would be content of the document before
 		}
 	case p.begun || separated:
 		b.WriteString("---\n")
@@ -208,7 +208,7 @@ func (p *printer) line(out []byte) error {
 	return err
 }
 
-// kubectlName is "deployment.apps/web".
+// kubectlName returns the object's name in kubectl's form, such as "deployment.apps/web".
 func kubectlName(r *policy.Request) string {
 	kind := strings.ToLower(r.Kind.Kind)
 	if g := r.Kind.Group; g != "" {

@@ -268,7 +268,7 @@ func (f *promoteFlags) policy(ctx context.Context, s streams, p *promote.Promote
 		f.say(s, "%s is there already: %s", r.Policy, where(r.To))
 		return nil
 	}
-	if first.Back == "" { // else it goes back, whatever anybody wants
+	if first.Back == "" { // a policy that has to go back does so in any case
 		subject, notes, err := p.Gather(ctx, w, r.To, f.sample)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.Policy, err)
@@ -326,7 +326,7 @@ func where(d promote.Direction) string {
 	return "mapd runs it"
 }
 
-// steps says in words what will be done.
+// steps returns descriptions of the steps that will be done.
 func steps(r *promotionReport, o promote.Options) []string {
 	if r.To == promote.Mapd {
 		return []string{

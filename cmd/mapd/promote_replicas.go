@@ -13,11 +13,11 @@ import (
 	"github.com/mapd-project/mapd/internal/operate/replicas"
 )
 
-// promotionReplicas asks replicas what a promotion has to know of them. They may come and go
-// meanwhile, so they are found anew each time.
+// promotionReplicas asks replicas for what a promotion needs. Replicas may be added or removed
+// meanwhile, so it finds them again for each call.
 type promotionReplicas struct{ finder *replicaFinder }
 
-// namespace returns the one that mapd runs in.
+// namespace returns the namespace that mapd runs in.
 func (r *promotionReplicas) namespace(ctx context.Context) (string, error) {
 	set, err := r.finder.find(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *promotionReplicas) namespace(ctx context.Context) (string, error) {
 	return set.Namespace(), nil
 }
 
-// askAll returns the answers of all replicas. One that does not answer is an error.
+// askAll returns the answers of all replicas. It is an error if one does not answer.
 func askAll[T any](ctx context.Context, r *promotionReplicas, name string, query url.Values) (map[string]T, error) {
 	set, err := r.finder.find(ctx)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// renderFlags are the flags of commands that make manifests for a cluster without asking it.
+// renderFlags are the flags of commands that generate manifests for a cluster without access to
+// it.
 type renderFlags struct {
 	evalFlags
 	assume bool
@@ -38,7 +39,7 @@ func (f *renderFlags) add(cmd *cobra.Command) {
 	f.output = "yaml"
 }
 
-// renderHelp is what the help of these commands says of what a cluster has.
+// renderHelp is the part of their help about the contents of a cluster.
 const renderHelp = `
 Pass what the policies need of a cluster with -p: parameters, Namespaces with their labels,
 CustomResourceDefinitions, RBAC objects; and answers of external data with --external. mapd
@@ -49,7 +50,7 @@ name none.
 A warning says if the policies would change their own result again: then a cluster
 stores something else than was rendered.`
 
-// rendering is an evaluation that refuses what depends on something that was not given.
+// rendering is an evaluation that fails if a result depends on an object that was not given.
 type rendering struct {
 	*evaluation
 	ctx     context.Context
@@ -67,7 +68,8 @@ func newRendering(ctx context.Context, e *evaluation, warn func(r *mapd.Result, 
 
 func (d *rendering) lacks(format string, args ...any) { d.missing[fmt.Sprintf(format, args...)] = true }
 
-// look finds what the result of an object depends on, and whether it stays as it is.
+// look records what the result of an object depends on, and whether evaluating the result again
+// would change it.
 func (d *rendering) look(r *mapd.Result) {
 	req := r.Request.Admission
 	res, known := d.policies.Types().ResourceFor(req.Kind)
@@ -96,7 +98,7 @@ func (d *rendering) again(r *mapd.Result) {
 	defer cancel()
 	part, err := r.Request.Document().Part("", r.Object())
 	if err != nil {
-		return // such as without a kind, which a server refuses
+		return // such as an object without a kind, which a server rejects
 	}
 	req, err := d.request(part)
 	if err != nil {
@@ -113,7 +115,7 @@ func (d *rendering) again(r *mapd.Result) {
 	}
 }
 
-// lacking returns what was not given, sorted.
+// lacking returns descriptions of missing objects, sorted.
 func (d *rendering) lacking() []string {
 	if len(d.nowhere) > 0 {
 		d.lacks("the namespace of %s: -n NAMESPACE", words.Some(d.nowhere, 10))
@@ -141,8 +143,8 @@ func (d *rendering) lacking() []string {
 	return slices.Sorted(maps.Keys(d.missing))
 }
 
-// verdict tells what is missing, unless that is assumed, and returns the error whose exit code
-// all objects together deserve. No objects are none too few.
+// verdict prints which objects are missing, unless assume is set, and returns the error with
+// the exit code for all objects together. Having no objects is no error.
 func (d *rendering) verdict(assume bool, tell func(text string)) error {
 	var missing []string
 	if !assume {

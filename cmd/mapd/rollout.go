@@ -36,11 +36,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// replicaFlags say which replicas a command asks.
+// replicaFlags select the replicas that a command asks.
 type replicaFlags struct {
 	cluster clusterFlags
 	urls    []string
-	timeout time.Duration // before add: its default, if it is not a minute
+	timeout time.Duration // set it before add if the default is not a minute
 	finder  *replicaFinder
 }
 
@@ -66,7 +66,7 @@ func (f *replicaFlags) find(ctx context.Context, s streams) (*replicas.Set, dyna
 	return set, client, err
 }
 
-// of returns what finds the replicas of a cluster, the same one for each call.
+// of returns a replicaFinder for a cluster, the same one for each call.
 func (f *replicaFlags) of(config *rest.Config, s streams) *replicaFinder {
 	if f.finder == nil {
 		f.finder = &replicaFinder{Finder: replicas.Finder{Config: config, URLs: f.urls}, s: s}
@@ -74,7 +74,8 @@ func (f *replicaFlags) of(config *rest.Config, s streams) *replicaFinder {
 	return f.finder
 }
 
-// replicaFinder finds replicas, and says once which host is asked that nobody has named.
+// replicaFinder finds replicas. It prints, once, a host that it asks without the user having
+// named it.
 type replicaFinder struct {
 	replicas.Finder
 	s    streams
@@ -226,7 +227,7 @@ type rolloutStatusOutput struct {
 	Replicas []replicaOutput  `json:"replicas"`
 }
 
-// rolloutBinding is a binding with its mode and what was counted in that mode.
+// rolloutBinding is a binding with its mode and the counts in that mode.
 type rolloutBinding struct {
 	history.Pair
 	Mode    string `json:"mode"`
@@ -243,7 +244,7 @@ type rolloutEarlier struct {
 	Last *history.Example `json:"last,omitempty"`
 }
 
-// replicaOutput is a replica and since when it has counted, or why it has not answered.
+// replicaOutput is a replica with the start of its counts, or why it has not answered.
 type replicaOutput struct {
 	Name  string     `json:"name"`
 	Since *time.Time `json:"since,omitempty"`
@@ -275,8 +276,9 @@ func rolloutStatus(ctx context.Context, s streams, f *replicaFlags, output, poli
 	return cmp.Or(err, unanswered(s, out.Replicas))
 }
 
-// withCounts returns bindings with what replicas have counted, and what counts without a
-// binding, such as a mutator of Gatekeeper, of one policy, or of all if its name is empty.
+// withCounts returns bindings with the counts of replicas, and entries for what has no binding,
+// such as a mutator of Gatekeeper. It returns those of one policy, or of all if policyName is
+// empty.
 func withCounts(bindings []rolloutBinding, answers []replicas.Answer[history.CountsAnswer], policyName string) []rolloutBinding {
 	total := sumModes(answers)
 	out := []rolloutBinding{}
@@ -302,7 +304,7 @@ func withCounts(bindings []rolloutBinding, answers []replicas.Answer[history.Cou
 	return out
 }
 
-// excepted reports whether exceptions have left requests out.
+// excepted reports whether exceptions have excluded requests.
 func (b rolloutBinding) excepted() bool {
 	return b.Counts.Excepted > 0 || slices.ContainsFunc(b.Earlier, func(e rolloutEarlier) bool { return e.Counts.Excepted > 0 })
 }
@@ -310,7 +312,7 @@ func (b rolloutBinding) excepted() bool {
 func (o *rolloutStatusOutput) table(w io.Writer) error {
 	excepted := slices.ContainsFunc(o.Bindings, rolloutBinding.excepted)
 	heads := []string{"POLICY", "BINDING", "MODE", "PERCENT", "LEFT-OUT", "SEEN", "WOULD", "CHANGED", "FAILED", "LAST"}
-	const at = 5 // of the column EXCEPTED, which only those see who have exceptions
+	const at = 5 // of the column EXCEPTED, which is left out if there are no exceptions
 	if excepted {
 		heads = slices.Insert(heads, at, "EXCEPTED")
 	}
@@ -337,7 +339,7 @@ func (o *rolloutStatusOutput) table(w io.Writer) error {
 
 func dash(s string) string { return cmp.Or(s, "-") }
 
-// exampleText is such as "Pod shop/web: metadata.labels.team and 2 more".
+// exampleText returns a text such as "Pod shop/web: metadata.labels.team and 2 more".
 func exampleText(e *history.Example) string {
 	if e == nil {
 		return "-"
@@ -359,7 +361,7 @@ func objectName(namespace, name string) string {
 	return name
 }
 
-// sum adds up what replicas have counted, in all modes. The last example is the newest.
+// sum adds the counts of replicas, in all modes. The last example is the newest.
 func sum(answers []replicas.Answer[history.CountsAnswer]) map[history.Pair]*history.Counted {
 	total := map[history.Pair]*history.Counted{}
 	for i := range answers {
@@ -375,7 +377,7 @@ func sum(answers []replicas.Answer[history.CountsAnswer]) map[history.Pair]*hist
 	return total
 }
 
-// sumModes adds up what replicas have counted, and keeps the modes apart, sorted.
+// sumModes adds the counts of replicas, separately for each mode, sorted.
 func sumModes(answers []replicas.Answer[history.CountsAnswer]) map[history.Pair][]*history.Counted {
 	total := map[history.Pair][]*history.Counted{}
 	for i := range answers {
@@ -450,7 +452,7 @@ func namesOf(objects []*unstructured.Unstructured) []string {
 	return names
 }
 
-// replicasOf says who has answered, and why others have not.
+// replicasOf returns the replicas that have answered, and why others have not.
 func replicasOf[T any](answers []replicas.Answer[T], header func(*T) history.Header) []replicaOutput {
 	out := []replicaOutput{}
 	for i := range answers {
@@ -466,8 +468,8 @@ func replicasOf[T any](answers []replicas.Answer[T], header func(*T) history.Hea
 	return out
 }
 
-// unanswered names the replicas that have not answered, and returns the exit code for
-// that.
+// unanswered prints the replicas that have not answered, and returns an error with the exit
+// code for that.
 func unanswered(s streams, all []replicaOutput) error {
 	var code error
 	for _, r := range all {

@@ -48,7 +48,8 @@ Exit codes:
   2  wrong usage, or a file that cannot be read
   5  some inputs failed, or the server could not be reached`
 
-// newSend is the other end of serve: a webhook can be tried without a cluster.
+// newSend returns the command that sends requests to serve, so that a webhook can be tried
+// without a cluster.
 func newSend(s streams) *cobra.Command {
 	var f sendFlags
 	cmd := &cobra.Command{
@@ -143,7 +144,7 @@ func (f *sendFlags) client() (*http.Client, error) {
 	}), nil
 }
 
-// one sends one document and prints the answer.
+// one sends one document and prints the response.
 func (f *sendFlags) one(ctx context.Context, client *http.Client, e *evaluation, d *mapd.Document) error {
 	req, err := e.request(d)
 	if err != nil {
@@ -201,13 +202,14 @@ func (f *sendFlags) post(ctx context.Context, client *http.Client, body []byte) 
 	return answer, nil
 }
 
-// unreachableError says that no connection to the server came about, so that the next
-// object would meet the same.
+// unreachableError says that no connection to the server was possible, so that sending the next
+// object would fail too.
 type unreachableError struct{ error }
 
 func (e *unreachableError) Unwrap() error { return e.error }
 
-// unreachable returns err as an *unreachableError if it is one, with what may help.
+// unreachable returns err as an *unreachableError with advice if no connection was possible,
+// else err.
 func (f *sendFlags) unreachable(err error) error {
 	var dial *net.OpError
 	var verify *tls.CertificateVerificationError
@@ -223,7 +225,7 @@ func (f *sendFlags) unreachable(err error) error {
 	return err
 }
 
-// reviewOf is a request as an API server sends it.
+// reviewOf returns a request in the form in which an API server sends it.
 func reviewOf(r *policy.Request) ([]byte, error) {
 	kind := map[string]any{"group": r.Kind.Group, "version": r.Kind.Version, "kind": r.Kind.Kind}
 	resource := map[string]any{"group": r.Resource.Group, "version": r.Resource.Version, "resource": r.Resource.Resource}
@@ -245,7 +247,7 @@ func reviewOf(r *policy.Request) ([]byte, error) {
 	})
 }
 
-// decisionOf makes of an answer what an API server makes of it.
+// decisionOf interprets a response as an API server does.
 func decisionOf(r *policy.Request, answer []byte) (*engine.Decision, error) {
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(answer, &review); err != nil {

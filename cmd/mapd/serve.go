@@ -30,7 +30,7 @@ import (
 )
 
 type serveFlags struct {
-	set func(flag string) bool // given by the user
+	set func(flag string) bool // reports whether the user gave the flag
 
 	policies  []string
 	recursive bool
@@ -57,13 +57,13 @@ type serveFlags struct {
 	listen              string
 	tlsCert, tlsKey     string
 	clientCA            string
-	clientCAErr         func() error // what is wrong with that file now; nil without one
+	clientCAErr         func() error // error of the file in its present state; nil without the flag
 	callers             callerFlags
 	kubernetes          string
 	warn                bool
 	legacy              string
 	expansion           bool
-	endless             bool // exceptions need no end
+	endless             bool // exceptions without an end are allowed
 	logLevel, logFormat string
 	verbose             bool
 	pprof               string
@@ -184,7 +184,7 @@ const noReports = "none"
 // defaultNamespace is where the manifests put mapd.
 const defaultNamespace = "mapd-system"
 
-// flags that have a meaning in one of the two modes only.
+// Flags that have an effect in only one of the two modes (files or cluster).
 var (
 	filesOnly   = []string{"recursive", "unbound", "poll"}
 	clusterOnly = append([]string{"kubeconfig", "context", "namespace", "service", "service-port", "url", "secret", "lease", "tls-ca",
@@ -258,7 +258,7 @@ func (f *serveFlags) check() error {
 	return nil
 }
 
-// How Gatekeeper's mutators run.
+// Values of --legacy: how Gatekeeper's mutators run.
 const (
 	legacyOn     = "on"
 	legacyShadow = "shadow"
@@ -266,7 +266,7 @@ const (
 	legacyNative = "native"
 )
 
-// checkLegacy fills in the default.
+// checkLegacy checks --legacy and sets its default.
 func (f *serveFlags) checkLegacy() error {
 	switch f.legacy {
 	case "":
@@ -282,7 +282,7 @@ func (f *serveFlags) checkLegacy() error {
 	return nil
 }
 
-// logger returns the log, and what ends it.
+// logger returns the log, and a Closer that flushes it.
 func (f *serveFlags) logger(s streams) (*slog.Logger, io.Closer, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
@@ -326,7 +326,7 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 	}
 	f.budget = budget
 	if f.pprof == "" {
-		runtime.MemProfileRate = 0 // nobody can ask for the samples, which cost time and memory
+		runtime.MemProfileRate = 0 // without --pprof nobody can read the samples, which cost time and memory
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -359,9 +359,8 @@ func serve(ctx context.Context, s streams, f *serveFlags) error {
 	return nil
 }
 
-// clients returns the authorities of client certificates, nil if none are asked
-// for. The file is read again when it has changed; one that cannot be used leaves
-// the authorities as they were.
+// clients returns the authorities of client certificates, nil if none are required. It reads
+// the file again when that has changed; if the file is invalid, it keeps the authorities.
 func (f *serveFlags) clients() (func() *x509.CertPool, error) {
 	if f.clientCA == "" {
 		return nil, nil
@@ -380,8 +379,8 @@ func (f *serveFlags) clients() (func() *x509.CertPool, error) {
 	return authorities.Get, nil
 }
 
-// certPool returns the certificates of a PEM text. x509's own reader leaves out what it cannot
-// read, such as a certificate that is cut off.
+// certPool parses the certificates of a PEM text. Unlike x509's AppendCertsFromPEM, it returns
+// an error for one that it cannot parse, such as a truncated one.
 func certPool(text []byte) (*x509.CertPool, error) {
 	pool, n := x509.NewCertPool(), 0
 	for {
@@ -409,10 +408,10 @@ func certPool(text []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// longestReview is longer than any API server waits for an answer.
+// longestReview exceeds the time for which any API server waits for a response.
 const longestReview = time.Minute
 
-// longEvaluations returns an error while an evaluation keeps all other long ones waiting.
+// longEvaluations returns an error if an evaluation blocks all other long ones for too long.
 func longEvaluations() error {
 	if d := engine.LongestTurn(); d > longestReview {
 		return fmt.Errorf("an evaluation has run for %s and cannot be interrupted, so other long ones wait and fail", d.Truncate(time.Second))

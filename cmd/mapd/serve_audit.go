@@ -21,21 +21,22 @@ import (
 )
 
 const (
-	// leastAuditInterval keeps audits from being what a server mostly does.
+	// leastAuditInterval is the least interval, so that audits take a small part of a server's
+	// time.
 	leastAuditInterval = 10 * time.Minute
 	// servedAuditQPS bounds the requests for pages, and servedAuditReviews those of
 	// expressions with authorizer, per second.
 	servedAuditQPS     = 2
 	servedAuditReviews = 20
-	// servedAuditMemory is what the evaluation of one object may hold. Reviews have a
+	// servedAuditMemory bounds the memory of the evaluation of one object. Reviews have a
 	// budget of their own.
 	servedAuditMemory = 32 << 20
 	// servedAuditTimeout bounds the evaluation of one object.
 	servedAuditTimeout = 5 * time.Second
 )
 
-// repeater returns what audits every f.auditInterval while it runs, and what the statuses of
-// bindings say of objects that exist. Without that the function is nil.
+// repeater returns a function that audits every f.auditInterval while it runs, nil without the
+// flag, and what the statuses of bindings report about existing objects.
 func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *metrics.Metrics, log *slog.Logger) (func(context.Context, func(context.Context, map[string]string) error), *controllers.Existing, error) {
 	if f.auditInterval == 0 {
 		return nil, f.noExisting(log), nil
@@ -72,7 +73,7 @@ func (f *serveFlags) repeater(c *connection, policies *store.Store, metrics *met
 	return r.Run, statuses, nil
 }
 
-// audited returns the totals of an audit as metrics have them; nil for nil.
+// audited converts the totals of an audit to those of the metrics; nil for nil.
 func audited(f *audit.Finished) *metrics.Audited {
 	if f == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// callerFlags say what becomes of reviews that come without a token of an API server.
+// callerFlags say how reviews without a token of an API server are treated.
 type callerFlags struct {
 	tokens, issuer, keys string
 	given                func(context.Context) (*callertoken.Keys, error) // of the file keys; nil without one
@@ -27,7 +27,7 @@ func (f *callerFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.keys, "caller-token-keys", "", "cluster: file with the issuer's public keys, a JSON Web Key Set; it is read again when it changes (default the keys that the API server publishes)")
 }
 
-// load reads the file of keys, so that one that cannot be used is said at once.
+// load reads the file of keys, so that an invalid file is reported at the start.
 func (f *callerFlags) load() error {
 	if f.keys == "" {
 		return nil
@@ -46,13 +46,13 @@ func (f *callerFlags) load() error {
 	return nil
 }
 
-// callers verify the tokens of API servers; nil does not.
+// callers verifies the tokens of API servers. A nil callers verifies nothing.
 type callers struct {
 	*callertoken.Verifier
 	mode callertoken.Mode
 }
 
-// verifier returns nil if tokens are not looked at.
+// verifier returns the callers for the flags, nil if tokens are not verified.
 func (f *serveFlags) verifier(c *connection, m *metrics.Metrics, log *slog.Logger) *callers {
 	mode := callertoken.Mode(f.callers.tokens)
 	if mode == callertoken.Off {

@@ -46,7 +46,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	c, err := f.connect(ctx, log)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // stopped before the API server was there
+			return nil // interrupted before the API server responded
 		}
 		return err
 	}
@@ -60,7 +60,7 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 	}
 	var outside *externaldata.Client
 	if f.externalData {
-		// Gatekeeper offers its serving certificate, too.
+		// Gatekeeper uses its serving certificate as client certificate, too.
 		if outside, err = f.providers.client(metrics, func() (*tls.Certificate, error) { return certificates.GetCertificate(nil) }); err != nil {
 			return usagef("serve: %w", err)
 		}
@@ -117,14 +117,15 @@ func serveCluster(ctx context.Context, s streams, f *serveFlags, log *slog.Logge
 		{Name: "policies", Run: policies.Ready},
 		{Name: "certificate", Run: certificates.Check},
 		{Name: "webhook configurations", Run: writes.Passive, Advisory: true},
-		// A replica that is cut off goes on with what it has: see docs/operate/emergencies.md.
+		// A replica without an API server keeps serving its policies: see
+		// docs/operate/emergencies.md.
 		{Name: "API server", Run: c.health.Check, Advisory: true},
 	}
 	checks = append(checks, callers.checks()...)
 	paths := map[string]webhook.Admitter{}
 	for _, feature := range features {
 		maps.Copy(paths, feature.Admitters())
-		if feature.Advisory() { // the others are part of policies.Ready
+		if feature.Advisory() { // the others are included in policies.Ready
 			checks = append(checks, webhook.Check{Name: feature.Name(), Run: feature.Ready, Advisory: true})
 		}
 	}
@@ -157,8 +158,9 @@ func withRunning(others func(string, url.Values) (any, error), policies *store.S
 	}
 }
 
-// servingCertificates are a source of certificates, what keeps it up to date, and what
-// renews them while this replica holds the lease; nil if somebody else does.
+// servingCertificates are a source of certificates, a function that keeps it up to date, and
+// one that renews the certificates while this replica holds the lease; nil if mapd does not
+// renew them.
 type servingCertificates struct {
 	certs.Source
 	run      func(context.Context) error
@@ -180,9 +182,9 @@ func (f *serveFlags) certificates(c *connection, log *slog.Logger) (*servingCert
 	return &servingCertificates{Source: files, run: files.Run}, nil
 }
 
-// runInBackground runs all that goes on beside the server; stop ends it and waits. What
-// serving needs goes on while requests drain after ctx is done. The writer stops at
-// once, so that another replica can take over.
+// runInBackground runs everything beside the server; stop ends it and waits. Parts that serving
+// needs continue while requests drain after ctx is done. The writer stops at once, so that
+// another replica can take over.
 func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Store, certificates *servingCertificates, writes *controllers.Writer, callers *callers) (stop func()) {
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup
@@ -211,7 +213,7 @@ func runInBackground(ctx context.Context, log *slog.Logger, policies *store.Stor
 	}
 }
 
-// connection is how to reach the API server, and what it was asked once.
+// connection has the clients for the API server, and what mapd asked it once.
 type connection struct {
 	config    *rest.Config
 	kube      kubernetes.Interface
@@ -219,7 +221,7 @@ type connection struct {
 	health    *watch.Health // of what dynamic reads, and of the server
 	namespace string        // that mapd runs in
 	env       *cel.Env
-	user      string // that the API server knows mapd by
+	user      string // mapd's own user name at the API server
 }
 
 // connect waits for the API server.
@@ -228,8 +230,8 @@ func (f *serveFlags) connect(ctx context.Context, log *slog.Logger) (*connection
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
-	// Reviews wait for parameters and access checks; the API server's own priority
-	// and fairness is limit enough, and the writer has a limit of its own.
+	// Reviews wait for parameters and access checks, so there is no limit on the client's side:
+	// the API server's priority and fairness suffices, and the writer has a limit of its own.
 	config.QPS = -1
 	c := &connection{namespace: f.ownNamespace(), health: watch.NewHealth()}
 	config.Wrap(c.health.Transport)
@@ -251,22 +253,22 @@ func (f *serveFlags) connect(ctx context.Context, log *slog.Logger) (*connection
 	return c, nil
 }
 
-// sayOwnUser logs whose writes mapd leaves alone, if that is a person, who would wonder.
+// sayOwnUser logs whose requests mapd excludes, if that is a person, since its requests are not
+// mutated.
 func sayOwnUser(log *slog.Logger, user string) {
 	if !strings.HasPrefix(user, "system:serviceaccount:") {
 		log.Info("what this user writes is not mutated, because mapd runs as this user", "user", user)
 	}
 }
 
-// askTimeout bounds one question to an API server that may not be there.
+// askTimeout bounds one request to an API server that may not be reachable.
 const askTimeout = 10 * time.Second
 
-// waitForServer returns the expression language of the API server, as soon as that
-// answers.
+// waitForServer returns the expression language of the API server, as soon as that responds.
 func (f *serveFlags) waitForServer(ctx context.Context, kube kubernetes.Interface, log *slog.Logger) (*cel.Env, error) {
 	disco := discovery.ToDiscoveryInterfaceWithContext(kube.Discovery())
 	for attempt := 0; ; attempt++ {
-		// An address that swallows what it is sent must not be waited for.
+		// An address that drops packets must not block the loop.
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		info, err := disco.ServerVersionWithContext(asking)
 		cancel()
@@ -294,8 +296,8 @@ func (f *serveFlags) waitForServer(ctx context.Context, kube kubernetes.Interfac
 	}
 }
 
-// ownUser returns the name by which the API server knows mapd. It only serves to leave
-// mapd's requests out of its own policies, so there is no reason to wait for long.
+// ownUser returns mapd's user name at the API server. It is only used to exclude mapd's own
+// requests from its policies, so it is not worth a long wait.
 func ownUser(ctx context.Context, kube kubernetes.Interface, namespace string) string {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -306,14 +308,14 @@ func ownUser(ctx context.Context, kube kubernetes.Interface, namespace string) s
 	return review.Status.UserInfo.Username
 }
 
-// language is the version of the expressions that an API server takes. One that
-// emulates an older version (--emulated-version) takes that version's.
+// language returns the version of the expression language of an API server. For one that
+// emulates an older version (--emulated-version) it is that version.
 func language(info *apiversion.Info) (string, error) {
 	expressions, _, err := languageAndMinor(info)
 	return expressions, err
 }
 
-// languageAndMinor is language, and the minor that the server says.
+// languageAndMinor returns the language, and the server's minor version.
 func languageAndMinor(info *apiversion.Info) (string, int, error) {
 	major, minor := info.Major, info.Minor
 	if info.EmulationMinor != "" {
@@ -339,8 +341,7 @@ func (f *serveFlags) ownNamespace() string {
 	return defaultNamespace
 }
 
-// hosts are the names by which the API server and probes from inside the cluster
-// reach us.
+// hosts returns the names by which the API server and probes inside the cluster reach mapd.
 func (f *serveFlags) hosts(namespace string) []string {
 	if f.url != "" {
 		u, err := url.Parse(f.url)
@@ -352,7 +353,7 @@ func (f *serveFlags) hosts(namespace string) []string {
 	return []string{name + ".svc", name, name + ".svc.cluster.local"}
 }
 
-// identity tells the replicas apart, also two in one place.
+// identity returns a name that differs between replicas, also between two on one host.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -29,7 +29,8 @@ type existingFlags struct {
 const (
 	leastExistingRate = 0.01
 	mostExistingRate  = 6000
-	// existingPatience is how long a rollout may make no progress before no other is begun.
+	// existingPatience is how long a rollout may make no progress before no further one is
+	// started.
 	existingPatience = 10 * time.Minute
 )
 
@@ -55,8 +56,8 @@ func (f *existingFlags) parse() error {
 // existingFlagNames are the flags that need the audits.
 var existingFlagNames = []string{"existing-rate", "existing-window", "existing-gitops", "existing-replace-pods"}
 
-// noExisting returns what the statuses of bindings say of objects that exist if there are no audits.
-// It is no error: a chart may set the flags before somebody switches the audits on.
+// noExisting returns what the statuses of bindings report about existing objects if there are
+// no audits. That is no error: a chart may set the flags before the audits are switched on.
 func (f *serveFlags) noExisting(log *slog.Logger) *controllers.Existing {
 	var given []string
 	for _, name := range existingFlagNames {
@@ -72,8 +73,8 @@ func (f *serveFlags) noExisting(log *slog.Logger) *controllers.Existing {
 	}, existing.Fight)
 }
 
-// keeper returns what brings objects in line after each audit, and what the statuses of bindings
-// say of that.
+// keeper returns a function that writes existing objects after each audit, and what the
+// statuses of bindings report about that.
 func (f *existingFlags) keeper(c *connection, asking audit.Asking, reviews authorizer.Authorizer, policies *store.Store, m *metrics.Metrics, log *slog.Logger) (*existing.Keeper, *controllers.Existing) {
 	config := rest.CopyConfig(c.config)
 	config.UserAgent += " existing"

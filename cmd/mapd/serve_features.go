@@ -22,8 +22,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// features returns what is run beside policies, as the flags say, in the order in which a
-// request meets it. outside asks providers of external data, and may be nil. expander returns nil while workloads are not expanded.
+// features returns the features that the flags enable, in the order in which they handle a
+// request. outside is the client for providers of external data, and may be nil. expander
+// returns nil while workloads are not expanded.
 func (f *serveFlags) features(ctx context.Context, c *connection, metrics *metrics.Metrics, outside *externaldata.Client, log *slog.Logger) (list []feature.Feature, expander func() *expansion.Expander, err error) {
 	expander = func() *expansion.Expander { return nil }
 	if f.legacy != legacyOff {
@@ -46,7 +47,7 @@ func (f *serveFlags) features(ctx context.Context, c *connection, metrics *metri
 			excepting.Others = append(excepting.Others, named)
 		}
 	}
-	list = append(list, exceptions.New(excepting)) // after those whose names it asks for
+	list = append(list, exceptions.New(excepting)) // after the features whose policies' names it asks for
 	if outside != nil {
 		list = append(list, providers.New(outside.Set))
 	}
@@ -57,9 +58,9 @@ func (f *serveFlags) features(ctx context.Context, c *connection, metrics *metri
 	return list, expander, nil
 }
 
-// native has mutators moved into policies, or out of those that an earlier
-// --legacy=native has left, if mapd still has the rights for that. What mapd does not reach,
-// the policies do not either.
+// native returns the options for replacing mutators by native policies, or for undoing what an
+// earlier --legacy=native did, if mapd still has the permissions. The policies exclude the
+// namespaces that mapd excludes.
 func (f *serveFlags) native(ctx context.Context, c *connection) (*gatekeeper.NativeOptions, error) {
 	switch f.legacy {
 	case legacyOn:
@@ -76,7 +77,7 @@ func (f *serveFlags) native(ctx context.Context, c *connection) (*gatekeeper.Nat
 	return nil, nil
 }
 
-// mayDeleteNative reports whether mapd may delete policies of Kubernetes' own.
+// mayDeleteNative reports whether mapd may delete native policies.
 func mayDeleteNative(ctx context.Context, kube kubernetes.Interface) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -39,7 +39,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 
-	// Watching begins before the first load, so that no edit falls between.
+	// Start watching before the first load, so that no change is missed.
 	watcher := manifest.NewWatcher(f.policies, f.recursive)
 	watcher.Poll = f.poll
 	metrics := metrics.New()
@@ -58,8 +58,8 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	}
 	if len(errs) > 0 {
 		for _, err := range errs {
-			// Only a line of an expression is shown, not any line of a file: what a
-			// server says ends up in a log, and the files may hold Secrets.
+			// Print only lines of expressions and not other lines of files: the output of a
+			// server ends up in a log, and the files may contain Secrets.
 			fmt.Fprintln(s.err, strings.TrimSuffix(report.Line(err.Error())+"\n"+report.Printable(expressionOf(err)), "\n"))
 		}
 		return &codedError{code: code}
@@ -120,7 +120,7 @@ func serveFiles(ctx context.Context, s streams, f *serveFlags, log *slog.Logger,
 	return err
 }
 
-// reviewer returns what answers reviews of workloads, nil without --expansion.
+// reviewer returns the Validator for reviews of workloads, nil without --expansion.
 func (f *serveFlags) reviewer(expander func() *expansion.Expander, metrics *metrics.Metrics) webhook.Validator {
 	if !f.expansion {
 		return nil
@@ -156,7 +156,7 @@ func selfSigned(addr net.Addr) (cert *tls.Certificate, caFile string, err error)
 	}
 	dir, err := os.MkdirTemp("", "mapd-serve-")
 	if err != nil {
-		// The image has no such directory.
+		// The image has no temporary directory.
 		return nil, "", fmt.Errorf("no place for the authority of a certificate made for this run, so mount one or give --tls-cert and --tls-key: %w", err)
 	}
 	caFile = filepath.Join(dir, "ca.crt")
@@ -176,7 +176,7 @@ func expressionOf(err error) string {
 	return at.Excerpt()
 }
 
-// errorList is errors as one line, for places that have only one.
+// errorList returns errors on one line.
 func errorList(errs []error) error {
 	texts := make([]string, len(errs))
 	for i, err := range errs {

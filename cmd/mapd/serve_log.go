@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// logWriter passes the lines of a log on without ever waiting for who reads them: a pipe that
-// nobody reads must not stop reviews. Lines beyond its bound are dropped and counted.
+// logWriter passes on the lines of a log without ever blocking: a pipe that nobody reads must
+// not block reviews. Lines beyond its limit are dropped and counted.
 type logWriter struct {
 	to   io.Writer
 	note func(w io.Writer, dropped int) // writes how many lines were dropped
@@ -22,7 +22,7 @@ type logWriter struct {
 	closed  bool
 }
 
-// logBytes bounds the lines that wait.
+// logBytes bounds the size of the queued lines.
 const logBytes = 1 << 20
 
 func newLogWriter(to io.Writer, note func(w io.Writer, dropped int)) *logWriter {
@@ -31,7 +31,7 @@ func newLogWriter(to io.Writer, note func(w io.Writer, dropped int)) *logWriter 
 	return w
 }
 
-// Write takes a line. It never fails.
+// Write queues a line. It never fails.
 func (w *logWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +53,7 @@ func (w *logWriter) notify() {
 	}
 }
 
-// take returns what waits, as one text, and whether there will be more.
+// take returns the queued lines as one text, and whether there may be more.
 func (w *logWriter) take() (text []byte, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,11 +74,11 @@ func (w *logWriter) run() {
 		<-w.wake
 		var text []byte
 		text, more = w.take()
-		_, _ = w.to.Write(text) // a log that cannot be written is no reason to end
+		_, _ = w.to.Write(text) // a failing log must not end the server
 	}
 }
 
-// Close writes what waits, within a while.
+// Close writes the queued lines, within a time limit.
 func (w *logWriter) Close() error {
 	w.mu.Lock()
 	w.closed = true

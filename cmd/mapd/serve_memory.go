@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	// memoryShare is how much of the container's memory Go may use before the
-	// garbage collector works harder: the kernel kills at the limit, and the
-	// program's own pages count as well.
+	// memoryShare is the share of the container's memory limit that becomes Go's memory limit.
+	// The kernel kills at the container's limit, and the program's own pages count for that
+	// too.
 	memoryShare = 0.8
-	// heapShare is how much of that policies and reviews may hold together. The rest
-	// is for what the garbage collector has not freed yet and for pages that are
-	// not full.
+	// heapShare is the share of Go's memory limit that policies and reviews may hold together.
+	// The rest is for memory that the garbage collector has not freed yet and for pages that
+	// are not full.
 	heapShare = 0.75
-	// leastShare is what reviews have of it at least, however much policies need.
+	// leastShare is the least share of that for reviews, however much policies need.
 	leastShare = 0.1
-	// usualMemory stands for the memory limit where there is none: that of the
-	// manifests, with memoryShare.
+	// usualMemory is assumed if there is no memory limit: the limit of the manifests times
+	// memoryShare.
 	usualMemory = 400 << 20
 )
 
-// limitToContainer does what GOMEMLIMIT says or, without it, keeps Go to its share of
-// what the container may have.
+// limitToContainer sets Go's memory limit to GOMEMLIMIT or, without it, to memoryShare of the
+// container's limit.
 func limitToContainer() (limit int64) {
 	_, _ = memlimit.Set(memlimit.WithRatio(memoryShare)) // fails outside of a container
 	return debug.SetMemoryLimit(-1)
 }
 
-// moduleMemory limits the memory of a command that runs modules. A quarter of it is for all
-// modules together; the old memory of one that grows counts until it is copied.
+// moduleMemory is the memory limit of a command that runs modules. A quarter of it is for all
+// modules together; while the memory of a module grows, the old one counts until it is copied.
 const moduleMemory = 1 << 30
 
-// limitCommand limits the memory of a command that runs modules, in a container as that of a
-// server. It returns what modules are bounded by.
+// limitCommand limits the memory of a command that runs modules; in a container as for a
+// server. It returns the limit, from which the bound for modules follows.
 func limitCommand() (limit int64) {
 	limit = limitToContainer()
 	if limit == math.MaxInt64 {
@@ -49,8 +49,8 @@ func limitCommand() (limit int64) {
 	return min(limit, moduleMemory)
 }
 
-// limitMemory limits the memory of a server. It returns the budget for reviews: flag, or what
-// the policies leave of the limit.
+// limitMemory limits the memory of a server. It returns the budget for reviews: the value of
+// flag, or what the policies leave of the limit.
 func limitMemory(flag string, log *slog.Logger) (*memory.Budget, error) {
 	limit := limitToContainer()
 	if limit == math.MaxInt64 {
@@ -70,9 +70,9 @@ func limitMemory(flag string, log *slog.Logger) (*memory.Budget, error) {
 	return budget, nil
 }
 
-// loadingPercent is GOGC while policies are loaded. Loading leaves garbage among
-// policies that stay, and most pages that the garbage touched are then held for good,
-// so less garbage at a time means fewer pages.
+// loadingPercent is GOGC while policies are loaded. Garbage of loading lies between policies
+// that stay, and most pages with such garbage are never returned, so less garbage at a time
+// means fewer pages.
 const loadingPercent = 50
 
 // loadFrugally keeps garbage small until loaded is called, unless the environment
@@ -88,5 +88,5 @@ func loadFrugally() (loaded func()) {
 	}
 }
 
-// leastReviewMemory lets a review of a usual object through.
+// leastReviewMemory suffices for a review of a usual object.
 const leastReviewMemory = 8 << 20

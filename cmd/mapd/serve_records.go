@@ -11,15 +11,15 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/telemetry"
 )
 
-// What --record-sink may say.
+// Values of --record-sink.
 const (
 	sinkNone      = "none"
 	sinkConfigMap = "configmap"
 	sinkOTel      = "otel"
 )
 
-// startSink has records stored or sent as --record-sink says; stop stores or sends what is
-// left. It must be called before the first review.
+// startSink starts storing or sending records as --record-sink says; stop stores or sends the
+// rest. It must be called before the first review.
 func (f *serveFlags) startSink(ctx context.Context, records *history.Recorder, writes *controllers.Writer, namespace, identity string, metrics *metrics.Metrics, log *slog.Logger) (stop func(), err error) {
 	switch f.recordSink {
 	case sinkConfigMap:

@@ -25,19 +25,20 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// source serves what its files came to when they were last in order. A request
+// source serves the policies of its files, as of the last time when all were valid. A request
 // finishes with the snapshot with which it began.
 type source struct {
 	flags   *serveFlags
 	options policyset.Options
 	log     *slog.Logger
 	metrics *metrics.Metrics
-	// providers asks the Providers of the files.
+	// providers is the client for the Providers of the files.
 	providers *externaldata.Client
 
 	files *manifest.Steady
-	// inUse is the content of the files that is served, and tried that which was last found.
-	// enforced is how many policies of inUse have an effect. One load at a time uses them.
+	// inUse is the content of the files that is served, and tried the content that was last
+	// read. enforced is how many policies of inUse have an effect. Only one load at a time uses
+	// them.
 	inUse, tried *manifest.Reading
 	enforced     int
 
@@ -51,7 +52,7 @@ func (s *source) Admit(ctx context.Context, req *policy.Request) *engine.Decisio
 	return s.engine.Load().Admit(ctx, req)
 }
 
-// lastError is why the files as they are now are not what is served.
+// lastError returns why the present files are not served.
 func (s *source) lastError() error {
 	if err := s.failed.Load(); err != nil {
 		return *err
@@ -59,9 +60,9 @@ func (s *source) lastError() error {
 	return nil
 }
 
-// load reads the files, once nobody writes them, and publishes them if they are in order.
-// again says that the same contents as last time are of interest, too. One caller at a
-// time.
+// load reads the files once they are no longer being written, and publishes them if they are
+// valid. If again is set, it does so even if their contents did not change. It must not be
+// called concurrently.
 func (s *source) load(ctx context.Context, again bool) (errs []error, code int) {
 	reading, err := s.files.Read(ctx, s.inUse)
 	switch {
@@ -85,7 +86,7 @@ func (s *source) load(ctx context.Context, again bool) (errs []error, code int) 
 	return s.publish(reading)
 }
 
-// fail notes why the files as they are now are not served.
+// fail records why the present files are not served.
 func (s *source) fail(code int, errs ...error) ([]error, int) {
 	err := errorList(errs)
 	s.failed.Store(&err)
@@ -93,7 +94,7 @@ func (s *source) fail(code int, errs ...error) ([]error, int) {
 	return errs, code
 }
 
-// publish makes what the files say what is served.
+// publish makes the policies of the files those that are served.
 func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 	defer loadFrugally()()
 	var judges validating.Documents
@@ -127,7 +128,7 @@ func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 	e := l.Engine()
 	if s.flags.expansion {
 		x, err := newExpander(l, e, judges)
-		if err != nil { // only for two objects of one name, which Read has refused
+		if err != nil { // only if two objects have the same name, which Read has rejected
 			return s.fail(exitPolicy, err)
 		}
 		x.Limits = expansion.ReviewLimits
@@ -181,7 +182,7 @@ func (s *source) publish(reading *manifest.Reading) (errs []error, code int) {
 	return nil, exitOK
 }
 
-// newExpander returns an Expander of what was loaded.
+// newExpander returns an Expander with the loaded templates.
 func newExpander(l *policyset.Loaded, e *engine.Engine, judges validating.Documents) (*expansion.Expander, error) {
 	set, err := validating.NewSet(judges.Policies, judges.Bindings, validating.Sources{
 		Sources: l.Sources(), Types: l.Types, Convert: policyset.Convert(l.Types), Authorizer: l.Authorizer(),
@@ -195,7 +196,7 @@ func newExpander(l *policyset.Loaded, e *engine.Engine, judges validating.Docume
 	}, nil
 }
 
-// loadedMutators says what has become of the mutators.
+// loadedMutators logs which mutators run.
 func (s *source) loadedMutators(l *policyset.Loaded) {
 	states := map[string]int{}
 	for _, m := range l.Mutators() {
@@ -228,7 +229,7 @@ func (s *source) effective(l *policyset.Loaded) int {
 	return n
 }
 
-// reload is load after an edit. It logs what is wrong, one record an error.
+// reload calls load after a change of the files. It logs each error as one record.
 func (s *source) reload(ctx context.Context, again bool) {
 	errs, _ := s.load(ctx, again)
 	for _, err := range errs {

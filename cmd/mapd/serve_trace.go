@@ -8,8 +8,8 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/telemetry"
 )
 
-// startTracing makes the tracer that --trace-sample asks for; stop sends what it still
-// has. Without the flag nothing is traced.
+// startTracing makes the tracer for --trace-sample; stop sends the remaining traces. Without
+// the flag nothing is traced.
 func (f *serveFlags) startTracing(ctx context.Context, log *slog.Logger) (stop func(), err error) {
 	if f.traceSample == "" {
 		return func() {}, nil

@@ -149,7 +149,7 @@ func (f *snapshotFlags) read(ctx context.Context, s streams, c *audit.Cluster) (
 	return r.read(files, s.in)
 }
 
-// checkSnapshots holds the snapshots among files against their digests, and refuses those that
+// checkSnapshots verifies the digests of the snapshots among files, and rejects snapshots that
 // are older than maxAge, unless that is 0.
 func checkSnapshots(files []mapd.File, maxAge time.Duration) error {
 	for _, f := range files {

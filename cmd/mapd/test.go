@@ -218,7 +218,7 @@ func (f *testFlags) report(s streams, results *suite.Results) error {
 	return nil
 }
 
-// updateTests writes what came out of the cases that failed, or nothing after an error.
+// updateTests writes the actual results into the cases that failed, or nothing after an error.
 func updateTests(s streams, results *suite.Results) error {
 	files, errs := results.Update()
 	if len(errs) > 0 {
@@ -266,7 +266,7 @@ func watchTests(ctx context.Context, s streams, f *testFlags, opts suite.Options
 	return failed
 }
 
-// printSuiteErrors prints what is wrong with suites, and each fault of their policies.
+// printSuiteErrors prints the errors of suites, and each fault of their policies.
 func printSuiteErrors(w io.Writer, errs []error) {
 	for _, err := range errs {
 		var refused *mapd.LoadError
@@ -278,7 +278,7 @@ func printSuiteErrors(w io.Writer, errs []error) {
 	}
 }
 
-// testOutcome returns the error whose exit code the results deserve.
+// testOutcome returns the error with the exit code for the results.
 func testOutcome(r *suite.Results) error {
 	switch {
 	case r.Unread:

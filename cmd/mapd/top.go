@@ -98,8 +98,8 @@ type topOutput struct {
 	Replicas []replicaOutput    `json:"replicas"`
 }
 
-// topLive refreshes the terminal until ctx is done. It looks for replicas each time,
-// since they come and go.
+// topLive refreshes the terminal until ctx is done. It finds the replicas again each time,
+// since some may be added or removed.
 func topLive(ctx context.Context, s streams, f *topFlags) error {
 	var last []replicas.Answer[history.CountsAnswer]
 	var at time.Time
@@ -148,8 +148,8 @@ type modeOf struct {
 	mode string
 }
 
-// since returns what was counted between two rounds of questions. A replica that did not
-// answer one of them counts nothing, and one that began in between all that it has.
+// since returns the counts between two rounds of answers. A replica that did not answer in one
+// of them counts nothing, and one that started in between counts everything that it has.
 func since(last, now []replicas.Answer[history.CountsAnswer]) map[history.Pair]*history.Counted {
 	before := map[string]*history.CountsAnswer{}
 	for i := range last {
@@ -178,7 +178,7 @@ func since(last, now []replicas.Answer[history.CountsAnswer]) map[history.Pair]*
 	return sum(counted)
 }
 
-// sorted returns what was counted, in the order of --sort.
+// sorted returns the counts in the order of --sort.
 func (f *topFlags) sorted(total map[history.Pair]*history.Counted) []*history.Counted {
 	all := make([]*history.Counted, 0, len(total))
 	for _, c := range total {
@@ -193,7 +193,7 @@ func (f *topFlags) sorted(total map[history.Pair]*history.Counted) []*history.Co
 	return all
 }
 
-// topTable prints what was counted: in all or, unless seconds is 0, per second.
+// topTable prints the counts: totals or, unless seconds is 0, per second.
 func topTable(w io.Writer, f *topFlags, all []*history.Counted, seconds float64) error {
 	t := page.Table{Heads: []string{"POLICY", "BINDING", "TIME", "PER REQUEST", "SEEN", "WOULD", "CHANGED", "FAILED"}}
 	for i, c := range all {
@@ -220,7 +220,7 @@ func topTable(w io.Writer, f *topFlags, all []*history.Counted, seconds float64)
 	return nil
 }
 
-// short rounds a duration to what people distinguish.
+// short rounds a duration for display.
 func short(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Second:

@@ -11,13 +11,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// traceFormat is the output format for machines of what --trace says.
+// traceFormat is the output format with the traces of --trace as JSON.
 const traceFormat = "trace.json"
 
 // trace writes one line for an object.
 func (p *printer) trace(r *mapd.Result) error {
 	if !r.Denied() {
-		if _, err := marshal(r.Object(), ""); err != nil { // the result is no object
+		if _, err := marshal(r.Object(), ""); err != nil { // the result cannot be written as JSON
 			return err
 		}
 	}
@@ -36,8 +36,8 @@ func (p *printer) trace(r *mapd.Result) error {
 	return p.line(out)
 }
 
-// admit runs the policies on a request: once more and observed if nothing came of it
-// since a condition is false, whose values people want to see.
+// admit runs the policies on a request. If nothing changed because a condition is false, it
+// runs them again observed, to show the values of the condition.
 func (e *evaluation) admit(ctx context.Context, req *mapd.Request) *mapd.Result {
 	r := e.policies.Admit(ctx, req)
 	unmet := func(s engine.Step) bool {
@@ -52,12 +52,12 @@ func (e *evaluation) admit(ctx context.Context, req *mapd.Request) *mapd.Result 
 	return r
 }
 
-// many reports whether there are more policies than are explained without a flag.
+// many reports whether there are too many policies to explain without a flag.
 func (e *evaluation) many() bool {
 	return len(e.policies.Policies())+e.policies.Mutators()+len(e.policies.Kubewarden()) > maxExplained
 }
 
-// summary says what policies did to an object.
+// summary returns a text about what policies did to an object.
 func (e *evaluation) summary(r *mapd.Result) string {
 	if e.flags.trace {
 		return r.TraceText(true)

@@ -37,7 +37,7 @@ func newVersion(s streams) *cobra.Command {
 	return cmd
 }
 
-// versionText is what --version and the command print.
+// versionText returns the output of --version and of the command version.
 func versionText() string {
 	text := fmt.Sprintf("mapd %s, Kubernetes %s, %s", version(), mapd.Kubernetes, runtime.Version())
 	if fips140.Enabled() {
@@ -49,8 +49,7 @@ func versionText() string {
 // release is the version of a released binary; the linker sets it.
 var release string
 
-// version returns the version of the release or the module, or the commit that was
-// built.
+// version returns the version of the release or the module, or the commit that was built.
 func version() string {
 	if release != "" {
 		return release

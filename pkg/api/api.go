@@ -1,11 +1,10 @@
-// Package api knows policies and bindings as they are written: the groups,
-// kinds and resources that they have, how each of their spellings is decoded,
-// what defaults a version fills in, and what is wrong with their form. It has
-// the names of Gatekeeper's objects as well.
+// Package api defines policies and bindings as they are written: their groups, kinds and
+// resources, how the apiVersions of each kind are decoded, the defaults of each version, and
+// the validation of their form. It also has the names of Gatekeeper's objects.
 //
-// What the objects do is not its business: package policy compiles expressions,
-// package binding matches requests. Errors are in the server's order and words
-// (k8s.io/kubernetes pkg/apis/admissionregistration).
+// It does not evaluate anything: package policy compiles expressions, package binding matches
+// requests. Errors have the order and the texts of the server (k8s.io/kubernetes
+// pkg/apis/admissionregistration).
 package api
 
 import (

@@ -24,18 +24,18 @@ const (
 	ExceptionVersion  = "v1alpha1"
 	ExceptionKind     = "PolicyException"
 	ExceptionResource = "policyexceptions"
-	// ExceptVerb is what somebody must be allowed to do with a policy to write an exception
-	// from it, in the namespace of the exception.
+	// ExceptVerb is the RBAC verb on a policy, in the namespace of the exception, that a user
+	// needs to write an exception from that policy.
 	ExceptVerb = "except"
-	// ExceptionActive is the condition that says whether an exception holds, and
-	// ExceptionInvalid its reason for one that mapd does not apply.
+	// ExceptionActive is the condition that says whether an exception is in effect, and
+	// ExceptionInvalid its reason for an exception that mapd does not apply.
 	ExceptionActive  = "Active"
 	ExceptionInvalid = "Invalid"
 	// Installation is the namespace that mapd is installed in by default.
 	Installation = "mapd-system"
 )
 
-// Exceptions are PolicyExceptions as a server has them.
+// Exceptions is the resource of PolicyExceptions.
 var Exceptions = schema.GroupVersionResource{Group: ExceptionGroup, Version: ExceptionVersion, Resource: ExceptionResource}
 
 // IsException reports whether objects of a kind are PolicyExceptions.
@@ -54,8 +54,9 @@ var exceptable = map[string]schema.GroupVersionResource{
 	"ClusterAdmissionPolicy": {Group: "policies.kubewarden.io", Version: "v1", Resource: "clusteradmissionpolicies"},
 }
 
-// ExceptionName returns what exceptions call a policy: name for those of mapd and of the API
-// server, Kind/name for others, and "" for what is no policy that mapd runs in a cluster.
+// ExceptionName returns the name of a policy in exceptions: its own name for policies of mapd
+// and of the API server, Kind/name for others, and "" for a kind that is not a policy that mapd
+// runs in a cluster.
 func ExceptionName(gvk schema.GroupVersionKind, name string) string {
 	if IsAdmission(gvk.Group) && gvk.Kind == PolicyKind {
 		return name
@@ -66,8 +67,8 @@ func ExceptionName(gvk schema.GroupVersionKind, name string) string {
 	return gvk.Kind + "/" + name
 }
 
-// ExceptionTarget is the reverse of ExceptionName: the resource, of which somebody needs
-// ExceptVerb, and the name. The exception is valid.
+// ExceptionTarget is the inverse of ExceptionName: it returns the resource on which a user
+// needs ExceptVerb, and the name. policy must be the name in a valid exception.
 func ExceptionTarget(policy string) (schema.GroupVersionResource, string) {
 	if kind, name, ok := strings.Cut(policy, "/"); ok {
 		return exceptable[kind], name
@@ -98,31 +99,31 @@ type PolicyException struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec   ExceptionSpec  `json:"spec"`
-	Status map[string]any `json:"status,omitempty"` // that of mapd
+	Status map[string]any `json:"status,omitempty"` // written by mapd
 }
 
-// ExceptionSpec is what somebody writes.
+// ExceptionSpec is the spec of a PolicyException.
 type ExceptionSpec struct {
-	// Policies are the names of policies of mapd's group, and Kind/name of others.
+	// Policies are names of policies of mapd's group, and Kind/name of other policies.
 	Policies []string `json:"policies"`
-	// Bindings, if there are any, are the only bindings by which the policies leave the
-	// objects alone.
+	// Bindings restricts the exception to some bindings of the policies; empty means all.
 	Bindings []string `json:"bindings,omitempty"`
-	// Match is that of a binding. Without it all objects match.
+	// Match has the form of a binding's matchResources. Without it all objects match.
 	Match *admissionregistrationv1.MatchResources `json:"match,omitempty"`
-	// Names and Namespaces, if there are any, are the only ones of objects that match.
-	// Namespaces, and the namespaceSelector, are for exceptions in mapd's own namespace.
+	// Names and Namespaces restrict the exception to objects with these names and in these
+	// namespaces; empty means all. Only exceptions in mapd's own namespace may have Namespaces
+	// and a namespaceSelector.
 	Names      []string `json:"names,omitempty"`
 	Namespaces []string `json:"namespaces,omitempty"`
 	Reason     string   `json:"reason"`
 	Owner      string   `json:"owner,omitempty"`
-	// From and Until are times of RFC 3339. The exception holds from the first on until
-	// right before the second.
+	// From and Until are times of RFC 3339. The exception is in effect from From on, until
+	// right before Until.
 	From  string `json:"from,omitempty"`
 	Until string `json:"until,omitempty"`
 }
 
-// Digest identifies a spec that DecodeException returned.
+// Digest returns a hash that identifies the spec of an exception that DecodeException returned.
 func (s *ExceptionSpec) Digest() string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -132,14 +133,14 @@ func (s *ExceptionSpec) Digest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Times returns From and Until, zero if they are not given. They are valid.
+// Times returns From and Until, zero if they are empty. Both must be valid.
 func (s *ExceptionSpec) Times() (from, until time.Time) {
 	from, _ = time.Parse(time.RFC3339, s.From)
 	until, _ = time.Parse(time.RFC3339, s.Until)
 	return from, until
 }
 
-// Bounds of an exception: a tenant may write it, and requests read it.
+// Bounds of an exception, since tenants may write it and requests are matched against it.
 const (
 	maxExceptionNames  = 64 // of each list of names
 	maxExceptionRules  = 16
@@ -149,15 +150,15 @@ const (
 	maxExceptionOwner  = 128
 )
 
-// ExceptionRules say what an installation allows.
+// ExceptionRules say which exceptions an installation allows.
 type ExceptionRules struct {
-	// Own is the namespace of mapd; empty: Installation.
+	// Own is the namespace of mapd; empty means Installation.
 	Own string
 	// Endless allows exceptions without an end.
 	Endless bool
 }
 
-// Whole reports whether an exception is for objects of all namespaces.
+// Whole reports whether exceptions in namespace apply to objects of all namespaces.
 func (r ExceptionRules) Whole(namespace string) bool {
 	if r.Own == "" {
 		r.Own = Installation
@@ -166,7 +167,7 @@ func (r ExceptionRules) Whole(namespace string) bool {
 }
 
 // DecodeException decodes an exception strictly and fills in the defaults of its match.
-// namespace is that of one that names none.
+// namespace is used if the exception names none.
 func DecodeException(data []byte, namespace string) (*PolicyException, error) {
 	obj := new(PolicyException)
 	_, err := DecodeSpelling(data, ExceptionKind, Spellings{
@@ -182,7 +183,7 @@ func DecodeException(data []byte, namespace string) (*PolicyException, error) {
 	return obj, nil
 }
 
-// ValidateException returns all for which mapd does not apply an exception.
+// ValidateException returns all reasons why mapd does not apply an exception.
 func ValidateException(e *PolicyException, rules ExceptionRules) Faults {
 	errs := sorted(apivalidation.ValidateObjectMeta(&e.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")))
 	s, path := &e.Spec, field.NewPath("spec")
@@ -230,7 +231,7 @@ func validateTimes(s *ExceptionSpec, rules ExceptionRules, path *field.Path) (er
 			return t
 		}
 		t, err := time.Parse(time.RFC3339, text)
-		if err != nil || t.IsZero() || len(text) > len("2006-01-02T15:04:05.999999999+07:00") { // zero is no time at all
+		if err != nil || t.IsZero() || len(text) > len("2006-01-02T15:04:05.999999999+07:00") { // the zero time would mean no time
 			errs = append(errs, field.Invalid(at, cut(text), "must be a time with a zone, such as 2027-01-31T00:00:00Z or 2027-01-31T18:00:00+01:00"))
 			return time.Time{}
 		}
@@ -246,7 +247,7 @@ func validateTimes(s *ExceptionSpec, rules ExceptionRules, path *field.Path) (er
 	return errs
 }
 
-// cut shortens what an error quotes.
+// cut shortens a text that an error quotes.
 func cut(text string) string {
 	if len(text) > 64 {
 		return strings.ToValidUTF8(text[:64], "") + "…"
@@ -276,7 +277,7 @@ func validateNames(names []string, path *field.Path, check func(string) []string
 	return errs
 }
 
-// boundMatch refuses a match that would take long.
+// boundMatch returns errors for a match that would take long to evaluate.
 func boundMatch(m *admissionregistrationv1.MatchResources, path *field.Path) (errs field.ErrorList) {
 	most := func(n, most int, at *field.Path) {
 		if n > most {
@@ -310,12 +311,12 @@ func boundMatch(m *admissionregistrationv1.MatchResources, path *field.Path) (er
 	return errs
 }
 
-// ErrNotAllowed is why a stored exception does not hold that nobody has checked: mapd notes
-// in its status for which spec the writer was allowed to except the policies.
+// ErrNotAllowed is why a stored exception that was never checked is not in effect. mapd records
+// in the status for which spec the writer was allowed to except the policies.
 var ErrNotAllowed = errors.New("nobody has checked whether its writer may except the policies; write it again while mapd runs")
 
-// Allowed returns ErrNotAllowed unless the status says that the writer of the spec
-// was allowed to write it, and by says who that was.
+// Allowed returns ErrNotAllowed unless the status says that the writer of the present spec was
+// allowed to write it. by is that writer.
 func (e *PolicyException) Allowed() (by string, err error) {
 	allowed, _ := e.Status["allowed"].(map[string]any)
 	if digest, _ := allowed["digest"].(string); digest != e.Spec.Digest() {

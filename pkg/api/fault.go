@@ -11,29 +11,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Fault is one thing that is wrong with an object as it is written. Its text is
-// the server's; everything that the text says is in the fields as well.
+// Fault is one error in an object as it is written. Its text is that of the server; all
+// information in the text is in the fields as well.
 type Fault struct {
 	Phase Phase
-	// Path is the field at fault, as field.Path prints it. It is empty where the
-	// object as a whole is at fault or the field is not known.
+	// Path is the wrong field as field.Path prints it. It is empty if the error is about the
+	// object as a whole, or if the field is not known.
 	Path string
-	// Part and Index say which expression of a policy the fault belongs to: that
-	// of spec.variables[2] has Part Variables and Index 2.
+	// Part and Index say which expression of a policy the fault is in: for spec.variables[2],
+	// Part is Variables and Index is 2.
 	Part  Part
 	Index int
 
-	// Expression is the expression that does not compile, and Issues are what is
-	// wrong with it and where. Undefined are the variables that it reads and that
-	// are not defined, perhaps because they do not compile themselves.
+	// Expression is the expression that does not compile, and Issues are the errors in it with
+	// their positions. Undefined are the variables that it reads and that are not defined,
+	// perhaps because they do not compile themselves.
 	Expression string
 	Issues     []Issue
 	Undefined  []string
 
-	// Form is the error of a server that validates; nil unless Phase is Validating.
+	// Form is the error of validation; nil unless Phase is Validating.
 	Form *field.Error
-	// Undeclared says that Path should not be there, or not twice: its name is at
-	// fault, not its value.
+	// Undeclared says that the field at Path is unknown or occurs twice, so that the error is
+	// at its name and not at its value.
 	Undeclared bool
 
 	// Err is the cause.
@@ -68,8 +68,8 @@ type Issue struct {
 	Message      string
 }
 
-// Render returns the issue with the line of the text that it is about below it, and below that
-// a caret under the column.
+// Render returns the issue, below it the line of text that it is in, and a caret under the
+// column.
 func (i Issue) Render(text string) string {
 	message := fmt.Sprintf("%d:%d: %s", i.Line, i.Column, i.Message)
 	lines := strings.Split(text, "\n")
@@ -93,11 +93,11 @@ func (i Issue) Render(text string) string {
 	return message + "\n | " + line + "\n | " + pad.String() + "^"
 }
 
-// A LocatedError knows where in an expression it stands.
+// A LocatedError is an error with positions in an expression.
 type LocatedError interface {
 	error
-	// Locate returns what is wrong and where, and the variables that the
-	// expression reads and that are not defined.
+	// Locate returns the issues with their positions, and the variables that the expression
+	// reads and that are not defined.
 	Locate() (issues []Issue, undefined []string)
 }
 
@@ -112,7 +112,7 @@ func NewFault(phase Phase, path *field.Path, expression string, err error) *Faul
 	return f
 }
 
-// Error is the server's text.
+// Error returns the text that a server would return.
 func (f *Fault) Error() string {
 	switch {
 	case f.Form != nil:
@@ -125,10 +125,10 @@ func (f *Fault) Error() string {
 
 func (f *Fault) Unwrap() error { return f.Err }
 
-// Faults are all that is wrong with an object, in the order of its fields.
+// Faults are all errors in an object, in the order of its fields.
 type Faults []*Fault
 
-// FormFault returns the Fault of a field whose form is not valid.
+// FormFault returns the Fault for a validation error.
 func FormFault(e *field.Error) *Fault {
 	return &Fault{Phase: Validating, Path: e.Field, Form: e, Err: e}
 }
@@ -150,7 +150,7 @@ func (fs Faults) Of(part Part, index int) Faults {
 	return fs
 }
 
-// Error has a line for each fault.
+// Error returns one line for each fault.
 func (fs Faults) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {
@@ -171,7 +171,7 @@ func (fs Faults) Unwrap() []error {
 // ToAggregate returns the faults as one error on one line, nil if there are none.
 func (fs Faults) ToAggregate() error { return utilerrors.NewAggregate(fs.Unwrap()) }
 
-// Form returns the errors of a server that validates.
+// Form returns the validation errors among the faults.
 func (fs Faults) Form() field.ErrorList {
 	var out field.ErrorList
 	for _, f := range fs {
@@ -182,9 +182,8 @@ func (fs Faults) Form() field.ErrorList {
 	return out
 }
 
-// FaultsOf returns the faults that an error of decoding, validating or compiling
-// consists of. An error of something else is one Fault. Where a decoder names
-// several fields in one sentence, each is a Fault.
+// FaultsOf returns the faults in an error of decoding, validation or compilation. Another error
+// becomes one Fault. A decoding error that names several fields becomes one Fault for each.
 func FaultsOf(err error) Faults {
 	if err == nil {
 		return nil
@@ -224,7 +223,7 @@ func FaultsOf(err error) Faults {
 	return Faults{f}
 }
 
-// undeclared returns the errors of the fields that strict decoding refuses.
+// undeclared returns the errors about fields that strict decoding rejects.
 func undeclared(err error) []error {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if strict, ok := runtime.AsStrictDecodingError(err); ok {
@@ -234,7 +233,7 @@ func undeclared(err error) []error {
 	return nil
 }
 
-// fieldOf returns the field that is unknown, or given twice.
+// fieldOf returns the field that is unknown or occurs twice.
 func fieldOf(err error) (path string, ok bool) {
 	var f interface{ FieldPath() string }
 	if errors.As(err, &f) {
@@ -243,8 +242,7 @@ func fieldOf(err error) (path string, ok bool) {
 	return "", false
 }
 
-// UnknownFieldError is the error of a field that is not declared, in the words of
-// the decoder.
+// UnknownFieldError is the error for an unknown field, with the text of the decoder.
 type UnknownFieldError string
 
 func (e UnknownFieldError) Error() string { return fmt.Sprintf("unknown field %q", string(e)) }
@@ -252,8 +250,7 @@ func (e UnknownFieldError) Error() string { return fmt.Sprintf("unknown field %q
 // FieldPath returns the path of the field.
 func (e UnknownFieldError) FieldPath() string { return string(e) }
 
-// UnknownFields returns the error of strict decoding for fields that are not
-// declared.
+// UnknownFields returns the error of strict decoding for unknown fields.
 func UnknownFields(paths []string) error {
 	errs := make([]error, len(paths))
 	for i, path := range paths {

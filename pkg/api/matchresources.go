@@ -18,24 +18,22 @@ import (
 // server (spec §1.5); nothing that comes through the API may use it.
 const staticSuffix = ".static.k8s.io"
 
-// What the enumerations of the API allow, in the order in which a server lists
-// it.
+// The values of the API's enumerations, in the order in which a server lists them in errors.
 var (
 	matchPolicies = []admissionregistrationv1.MatchPolicyType{"Equivalent", "Exact"}
 	scopes        = []admissionregistrationv1.ScopeType{"*", "Cluster", "Namespaced"}
 	operations    = []admissionregistrationv1.OperationType{"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}
-	// Nothing can be mutated on its way out.
+	// Mutation of a DELETE would have no effect.
 	mutableOperations = []admissionregistrationv1.OperationType{"*", "CONNECT", "CREATE", "UPDATE"}
 )
 
-// ValidateMeta checks what every cluster-scoped object with a DNS subdomain for
-// a name has to satisfy. The server reports wrong labels in random order; here
-// they are sorted.
+// ValidateMeta checks the metadata of a cluster-scoped object whose name is a DNS subdomain.
+// The server reports invalid labels in random order; here they are sorted.
 func ValidateMeta(meta *metav1.ObjectMeta) field.ErrorList {
 	return sorted(apivalidation.ValidateObjectMeta(meta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata")))
 }
 
-// ValidateReservedName refuses the names that are reserved for manifest files.
+// ValidateReservedName rejects names that are reserved for manifest files.
 func ValidateReservedName(name string) field.ErrorList {
 	if !strings.HasSuffix(name, staticSuffix) {
 		return nil
@@ -44,9 +42,8 @@ func ValidateReservedName(name string) field.ErrorList {
 		fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix))}
 }
 
-// ValidateMatchResources checks a policy's matchConstraints or a binding's
-// matchResources; m must not be nil. That a policy needs at least one resource
-// rule is not its business.
+// ValidateMatchResources checks a policy's matchConstraints or a binding's matchResources; m
+// must not be nil. It does not check that a policy has at least one resource rule.
 func ValidateMatchResources(m *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if m.MatchPolicy == nil {
@@ -62,8 +59,8 @@ func ValidateMatchResources(m *admissionregistrationv1.MatchResources, path *fie
 	for i := range m.ExcludeResourceRules {
 		errs = append(errs, ValidateRule(&m.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))...)
 	}
-	// A server names the field without the rule's index, and DELETE, which the
-	// rule itself may have, is refused only here. Exclusions may name it.
+	// A server names the field without the rule's index. DELETE passes ValidateRule and is
+	// rejected only here, and not in exclusions.
 	for _, rule := range m.ResourceRules {
 		for _, op := range rule.Operations {
 			errs = append(errs, OneOf(path.Child("resourceRules", "operations"), op, mutableOperations)...)
@@ -79,8 +76,8 @@ func requireSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList 
 	return ValidateSelector(s, path)
 }
 
-// ValidateSelector checks a label selector strictly, its values included. The
-// server reports wrong matchLabels in random order; here they are sorted.
+// ValidateSelector checks a label selector strictly, including its values. The server reports
+// invalid matchLabels in random order; here they are sorted.
 func ValidateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	return sorted(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path))
 }
@@ -102,7 +99,7 @@ func ValidateRule(rule *admissionregistrationv1.NamedRuleWithOperations, path *f
 	for i, op := range rule.Operations {
 		errs = append(errs, OneOf(path.Child("operations").Index(i), op, operations)...)
 	}
-	// The empty string is a group like any other: the legacy one.
+	// The empty string is valid: it is the core group.
 	errs = append(errs, requireList(rule.APIGroups, "API groups", path.Child("apiGroups"))...)
 	errs = append(errs, requireList(rule.APIVersions, "API versions", path.Child("apiVersions"))...)
 	for i, version := range rule.APIVersions {
@@ -117,7 +114,7 @@ func ValidateRule(rule *admissionregistrationv1.NamedRuleWithOperations, path *f
 	return errs
 }
 
-// requireList wants at least one item, and "*" only on its own.
+// requireList requires at least one item, and that "*" is the only one.
 func requireList[T ~string](list []T, noun string, path *field.Path) field.ErrorList {
 	switch {
 	case len(list) == 0:
@@ -128,10 +125,9 @@ func requireList[T ~string](list []T, noun string, path *field.Path) field.Error
 	return nil
 }
 
-// validateResources refuses a resource that an earlier wildcard of the same
-// list covers already. The order matters, as it does to a server: "pods/log"
-// before "pods/*" is accepted, and of the resources without subresource only
-// the last is held against a lone "*".
+// validateResources rejects a resource that an earlier wildcard of the same list covers. As on
+// a server, the order matters: "pods/log" before "pods/*" is accepted, and of the resources
+// without a subresource only the last is compared with a lone "*".
 func validateResources(list []string, path *field.Path) field.ErrorList {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "")}
@@ -172,7 +168,7 @@ func validateResources(list []string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// ValidatePathSegment checks a name that must fit into a URL's path.
+// ValidatePathSegment checks a name that becomes a segment of a URL's path.
 func ValidatePathSegment(name string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range validatecontent.IsPathSegmentName(name) {
@@ -181,7 +177,7 @@ func ValidatePathSegment(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// OneOf refuses a value that is not one of allowed.
+// OneOf returns an error for a value that is not one of allowed.
 func OneOf[T ~string](path *field.Path, value T, allowed []T) field.ErrorList {
 	if slices.Contains(allowed, value) {
 		return nil
@@ -189,8 +185,8 @@ func OneOf[T ~string](path *field.Path, value T, allowed []T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
 
-// sorted puts neighbouring errors about one and the same map into the order of
-// their texts: they come in the random order of the map.
+// sorted sorts neighbouring errors about the same map by their texts, since they are found in
+// the random order of the map.
 func sorted(errs field.ErrorList) field.ErrorList {
 	for i := 0; i < len(errs); {
 		j := i + 1

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Annotations that say how much of a policy or a binding counts. Only mapd reads them: a
-// server that runs the policy itself enforces it.
+// Annotations that restrict the effect of a policy or a binding, or extend it to existing
+// objects. Only mapd reads them: an API server that runs the policy itself enforces it fully.
 const (
-	// ModeAnnotation is the Mode of a policy or a binding: enforce, warn or shadow. That
-	// of a binding replaces that of its policy.
+	// ModeAnnotation is the Mode of a policy or a binding: enforce, warn or shadow. A binding's
+	// annotation overrides that of its policy.
 	ModeAnnotation = "mapd.dev/mode"
 	// PercentAnnotation is the Share of a binding, from 0 to 100.
 	PercentAnnotation = "mapd.dev/percent"
@@ -28,8 +28,8 @@ const (
 // RolloutAnnotations are all of the above.
 var RolloutAnnotations = []string{ModeAnnotation, PercentAnnotation, BreakerAnnotation, ExistingAnnotation}
 
-// RestrictingAnnotations returns those of RolloutAnnotations with which mapd does less than
-// an API server, which does not read them.
+// RestrictingAnnotations returns the RolloutAnnotations that make mapd do less than an API
+// server, which does not read them.
 func RestrictingAnnotations(annotations map[string]string) (keys []string) {
 	for _, key := range RolloutAnnotations {
 		if value, ok := annotations[key]; ok && key != ExistingAnnotation && (key != ModeAnnotation || value != Enforce.String()) {
@@ -39,18 +39,18 @@ func RestrictingAnnotations(annotations map[string]string) (keys []string) {
 	return keys
 }
 
-// Mode says what follows from the result of a policy, or of a whole stage.
+// Mode says what happens with the result of a policy, or of a whole stage.
 type Mode uint8
 
 const (
-	// Enforce means that the result decides.
+	// Enforce means that the result is applied.
 	Enforce Mode = iota
-	// Warn means that the result is recorded and the client warned: neither does the
-	// object change nor is the request refused because of it.
+	// Warn means that the result is recorded and the client gets a warning. The object is not
+	// changed and the request not refused because of it.
 	Warn
 	// Shadow means that the result is recorded only.
 	Shadow
-	// Off means that nothing runs.
+	// Off means that the policy or the stage does not run.
 	Off
 )
 
@@ -59,12 +59,12 @@ var modes = [...]string{Enforce: "enforce", Warn: "warn", Shadow: "shadow", Off:
 // String returns the mode as annotations spell it.
 func (m Mode) String() string { return modes[m] }
 
-// Existing says what mapd does about objects that exist and that a policy by a binding would
-// change if somebody wrote them.
+// Existing says what mapd does about existing objects that a policy by a binding would change
+// if they were written again.
 type Existing uint8
 
 const (
-	// Ignored means nothing, as without the annotation.
+	// Ignored means nothing. It is the default.
 	Ignored Existing = iota
 	// Reported means that they are counted.
 	Reported
@@ -74,28 +74,28 @@ const (
 
 var existings = [...]string{Ignored: "", Reported: "report", Fixed: "fix"}
 
-// String returns what the annotation says, "" for Ignored.
+// String returns the value of the annotation, "" for Ignored.
 func (e Existing) String() string { return existings[e] }
 
-// Rollout is how much of a policy or a binding counts.
+// Rollout is what the annotations of a policy or a binding say.
 type Rollout struct {
-	// Mode is meant only if HasMode.
+	// Mode is valid only if HasMode is set.
 	Mode    Mode
 	HasMode bool
 	Share   Share
-	// Breaker is nil if the author did not ask for one.
+	// Breaker is nil without a BreakerAnnotation.
 	Breaker  *Breaker
 	Existing Existing
-	// Tripped says that the Breaker has tripped: whatever a binding says, it does not
-	// enforce the policy. RolloutOf does not know.
+	// Tripped says that the Breaker has tripped: the policy is not enforced, whatever a binding
+	// says. RolloutOf does not set it.
 	Tripped bool
-	// Unread says that an annotation has a Fault. A policy by a binding is in shadow if one
-	// of the two has it: nobody knows how much of it its author wants.
+	// Unread says that an annotation has a Fault, so that the author's intent is not known. A
+	// policy by a binding is in shadow if one of the two has Unread set.
 	Unread bool
 }
 
-// With returns the mode of a policy whose Rollout is r by a binding: that of the binding
-// if it has one, else that of the policy, and Shadow once the policy's Breaker has tripped.
+// With returns the mode of a policy with Rollout r by a binding: the binding's mode if it has
+// one, else the policy's, and Shadow if the policy's Breaker has tripped.
 func (r Rollout) With(binding Rollout) Mode {
 	switch {
 	case r.Tripped || r.Unread || binding.Unread:
@@ -106,17 +106,17 @@ func (r Rollout) With(binding Rollout) Mode {
 	return r.Mode
 }
 
-// Breaker says when a policy that fails or is slow falls back to shadow.
+// Breaker says when a policy that fails or is slow is changed to shadow.
 type Breaker struct {
-	// Errors is the share of evaluations that have to be bad: that fail or are slow.
+	// Errors is the share of evaluations that must fail or be slow for the breaker to trip.
 	Errors Share
-	// Slow is the time beyond which an evaluation is slow; 0: none is.
+	// Slow is the duration above which an evaluation is slow; 0 means that none is.
 	Slow time.Duration
 	// Window is the time over which evaluations are counted.
 	Window time.Duration
 }
 
-// Bounds of Breaker.Window, and what is not given.
+// Bounds of Breaker.Window, and the defaults of a Breaker.
 const (
 	defaultErrors = Whole / 20
 	defaultWindow = 5 * time.Minute
@@ -124,25 +124,25 @@ const (
 	maxWindow     = time.Hour
 )
 
-// Share is a part of a whole, in millionths.
+// Share is a fraction in millionths.
 type Share uint32
 
-// Whole is the Share that leaves nothing out.
+// Whole is the Share that includes everything.
 const Whole Share = 1_000_000
 
-// Has reports whether a Share includes what a hash belongs to, of which all values are
-// equally likely. What a Share includes, every larger one does.
+// Has reports whether a Share includes the object that a hash belongs to. Hashes must be
+// uniformly distributed. A larger Share includes everything that a smaller one does.
 func (s Share) Has(hash uint64) bool {
 	return s >= LeastShare(hash)
 }
 
-// LeastShare returns the smallest Share that includes what a hash belongs to.
+// LeastShare returns the smallest Share that includes the object that a hash belongs to.
 func LeastShare(hash uint64) Share {
 	at, _ := bits.Mul64(hash, uint64(Whole))
 	return Share(at) + 1
 }
 
-// String returns the Share in percent, without a sign.
+// String returns the Share in percent, without "%".
 func (s Share) String() string {
 	return strconv.FormatFloat(float64(s)/float64(Whole/100), 'f', -1, 64)
 }
@@ -159,8 +159,8 @@ func ParseShare(text string) (Share, error) {
 	return Share(n), nil
 }
 
-// RolloutOf reads the annotations of a policy or a binding. A value that cannot be read
-// is a Fault and stands for nothing.
+// RolloutOf reads the annotations of a policy or a binding. A value that cannot be parsed is a
+// Fault and has no effect, except that Unread is set.
 func RolloutOf(annotations map[string]string) (Rollout, Faults) {
 	out := Rollout{Share: Whole}
 	var faults Faults
@@ -202,8 +202,8 @@ func RolloutOf(annotations map[string]string) (Rollout, Faults) {
 	return out, faults
 }
 
-// RolloutFor is RolloutOf for an object of a kind, for which an annotation that has no
-// effect there is a Fault, too.
+// RolloutFor is RolloutOf for an object of a kind. It also returns a Fault for each annotation
+// that has no effect on that kind.
 func RolloutFor(kind string, annotations map[string]string) (Rollout, Faults) {
 	out, faults := RolloutOf(annotations)
 	others, only := []string{PercentAnnotation, ExistingAnnotation}, BindingKind

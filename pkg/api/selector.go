@@ -7,12 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SelectsAll reports whether a selector, which may be nil, asks nothing of labels.
+// SelectsAll reports whether a selector, which may be nil, has no requirements.
 func SelectsAll(s *metav1.LabelSelector) bool {
 	return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0
 }
 
-// Requirements returns what a selector asks of labels: matchLabels by their keys, each as an In
+// Requirements returns the requirements of a selector: matchLabels sorted by key, each as an In
 // with one value, and then matchExpressions.
 func Requirements(s *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 	var out []metav1.LabelSelectorRequirement

@@ -26,9 +26,9 @@ func JSON(u *unstructured.Unstructured) ([]byte, error) {
 	return json.Marshal(u.Object)
 }
 
-// DecodeSpelling decodes data strictly into out, the v1 type of kind, and
-// returns the group and version in which it was written. It fills in no default.
-// After an error out must not be used.
+// DecodeSpelling decodes data strictly into out, the v1 type of kind, and returns the group and
+// version in which it was written. It fills in no defaults. After an error out must not be
+// used.
 func DecodeSpelling(data []byte, kind string, spellings Spellings, out any) (schema.GroupVersion, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -64,8 +64,8 @@ func DecodeSpelling(data []byte, kind string, spellings Spellings, out any) (sch
 	if same {
 		return gv, nil
 	}
-	// The versions differ in their Go types only, so JSON carries one into the
-	// other without loss.
+	// The versions differ in their Go types only, so JSON converts one into the other without
+	// loss.
 	plain, err := json.Marshal(obj)
 	if err != nil {
 		return gv, err

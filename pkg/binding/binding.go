@@ -47,7 +47,7 @@ func (b *Binding) Name() string { return b.object.Name }
 // PolicyName returns the name of the policy that the binding names.
 func (b *Binding) PolicyName() string { return b.object.Spec.PolicyName }
 
-// Rollout is what the binding's annotations say about how much of it counts.
+// Rollout returns what the binding's annotations say.
 func (b *Binding) Rollout() api.Rollout { return b.rollout }
 
 // Object returns the binding as it was compiled. It must not be modified.

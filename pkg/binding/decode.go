@@ -29,14 +29,14 @@ func Decode(u *unstructured.Unstructured) (*admissionregistrationv1.MutatingAdmi
 	return DecodeJSON(data)
 }
 
-// DecodeJSON is Decode for an object that is still JSON text. Only here can a
-// field that is given twice be seen, and it is an error too.
+// DecodeJSON is Decode for JSON text. Unlike Decode it can detect a field that occurs twice,
+// which is an error too.
 func DecodeJSON(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicyBinding, error) {
 	obj, _, err := DecodeNoting(data)
 	return obj, err
 }
 
-// DecodeNoting is DecodeJSON that also says what only an older version of the
+// DecodeNoting is DecodeJSON. It also returns the defaults that only an older version of the
 // API fills in, as "field: value": v1 requires these fields.
 func DecodeNoting(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicyBinding, []string, error) {
 	obj := new(admissionregistrationv1.MutatingAdmissionPolicyBinding)
@@ -48,7 +48,7 @@ func DecodeNoting(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicy
 	obj.TypeMeta = metav1.TypeMeta{APIVersion: api.NativeGroup + "/v1", Kind: api.BindingKind}
 	obj.Namespace = ""
 	api.SetMatchDefaults(obj.Spec.MatchResources)
-	// Later versions made authors say what should happen without a parameter.
+	// Later versions require this field.
 	if ref := obj.Spec.ParamRef; gv.Version == "v1alpha1" && ref != nil && ref.ParameterNotFoundAction == nil {
 		ref.ParameterNotFoundAction = new(admissionregistrationv1.ParameterNotFoundActionType)
 		*ref.ParameterNotFoundAction = admissionregistrationv1.DenyAction

@@ -1,5 +1,5 @@
-// Package binding answers one question: which policies, with which parameters,
-// does one request meet?
+// Package binding answers one question: which policies, with which parameters, match one
+// request?
 //
 // A Binding is one MutatingAdmissionPolicyBinding, parsed once (Compile). An
 // Index joins policies and bindings to one immutable snapshot; Index.SelectInto
@@ -8,9 +8,9 @@
 // evaluated here, and the only I/O is behind the interfaces of Sources.
 //
 // The rules are those of the API server (spec §2 and §3;
-// k8s.io/apiserver/pkg/admission/plugin/policy/{generic,matching}). What differs
-// is the cost: the server asks every policy about every request. An Index asks
-// rules once per kind of request and remembers the answers, asks equal selectors
-// once for all who have them, and looks up by the labels of a request which
+// k8s.io/apiserver/pkg/admission/plugin/policy/{generic,matching}). The difference is the cost:
+// the server matches every request against every policy. An Index evaluates rules once per kind
+// of request and caches the answers, evaluates equal selectors once, and looks up by the labels
+// of a request which selectors may match at all.
 // selectors may hold at all.
 package binding

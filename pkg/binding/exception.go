@@ -18,9 +18,9 @@ import (
 // Exception is a PolicyException with its rules and selectors parsed. It is immutable.
 type Exception struct {
 	object      *api.PolicyException
-	from, until time.Time // zero: without a beginning, without an end
+	from, until time.Time // zero: no beginning, no end
 	match       *matcher  // nil: no restriction
-	whole       bool      // it is for objects of all namespaces
+	whole       bool      // applies to objects of all namespaces
 }
 
 // CompileException parses an exception that was decoded; the error is api.Faults.
@@ -42,19 +42,20 @@ func (x *Exception) Object() *api.PolicyException { return x.object }
 // Name returns namespace/name.
 func (x *Exception) Name() string { return x.object.Namespace + "/" + x.object.Name }
 
-// Whole reports whether the exception is for objects of all namespaces.
+// Whole reports whether the exception applies to objects of all namespaces.
 func (x *Exception) Whole() bool { return x.whole }
 
-// Times returns from when on and until when the exception holds; zero without such a time.
+// Times returns the first time at which the exception is in effect and the first at which it is
+// not any more; zero if it has no such time.
 func (x *Exception) Times() (from, until time.Time) { return x.from, x.until }
 
-// Begun and Ended say what a clock makes of an exception, which holds in between.
+// Begun reports whether the exception has begun. It is in effect from then until it has Ended.
 func (x *Exception) Begun(now time.Time) bool { return !now.Before(x.from) }
 
-// Ended reports whether the exception is over.
+// Ended reports whether the exception has ended.
 func (x *Exception) Ended(now time.Time) bool { return !x.until.IsZero() && !now.Before(x.until) }
 
-// String says which exception it is, until when it holds and whose it is.
+// String returns the exception's name, its end and its owner as text.
 func (x *Exception) String() string {
 	text := "exception " + x.Name() + " " + UntilText(x.until)
 	if owner := x.object.Spec.Owner; owner != "" {
@@ -63,7 +64,8 @@ func (x *Exception) String() string {
 	return text
 }
 
-// UntilText says when an exception ends: its day if that is midnight in UTC.
+// UntilText returns the end of an exception as text: only the day if the end is midnight in
+// UTC.
 func UntilText(until time.Time) string {
 	switch until = until.UTC(); {
 	case until.IsZero():
@@ -74,31 +76,32 @@ func UntilText(until time.Time) string {
 	return "until " + until.Format(time.RFC3339)
 }
 
-// Bounds of Exceptions. A request in a namespace is held against those of the namespace and
-// those for all namespaces, of the policies that it meets.
+// Bounds of Exceptions. For each policy that it matches, a request is matched against the
+// exceptions of its namespace and those for all namespaces.
 const (
 	MaxExceptions            = 10_000
 	MaxExceptionsOfNamespace = 200
 )
 
-// TooManyExceptions is why an exception does not hold that comes after so many others.
+// TooManyExceptions is why an exception beyond these bounds is not in effect.
 var TooManyExceptions = fmt.Sprintf("there are more than %d in its namespace, or %d in all, and this is one of the later ones", MaxExceptionsOfNamespace, MaxExceptions)
 
-// Older sorts exceptions by when they were created: the first count if there are too many.
+// Older compares exceptions by their creation, for sorting: if there are too many, the oldest
+// are in effect.
 func Older(a, b *Exception) int {
 	return cmp.Or(a.object.CreationTimestamp.Compare(b.object.CreationTimestamp.Time), strings.Compare(a.Name(), b.Name()))
 }
 
-// Known are the policies and bindings that there are, as exceptions name them.
+// Known are the existing policies and bindings, by their names in exceptions.
 type Known struct {
 	policies map[exceptionKey]bool
 	bindings map[string]bool
 }
 
-// everywhere is in Known for the namespaces of policies that have one.
+// everywhere is the namespace in Known that stands for all namespaces together.
 const everywhere = "*"
 
-// Add adds a policy or a binding; other objects do not become part of Known.
+// Add adds a policy or a binding, and ignores other objects.
 func (k *Known) Add(gvk schema.GroupVersionKind, namespace, name string) {
 	if k.policies == nil {
 		k.policies, k.bindings = map[exceptionKey]bool{}, map[string]bool{}
@@ -113,14 +116,14 @@ func (k *Known) Add(gvk schema.GroupVersionKind, namespace, name string) {
 	}
 }
 
-// Policy reports whether there is a policy that an exception names. One that has a namespace is
-// there for the exceptions of that namespace, and for those that are for all.
+// Policy reports whether the policy that an exception names exists. A namespaced policy exists
+// for the exceptions of its namespace, and for those that apply to all namespaces.
 func (k *Known) Policy(x *Exception, name string) bool {
 	return k.policies[exceptionKey{name, ""}] || k.policies[exceptionKey{name, x.object.Namespace}] || x.whole && k.policies[exceptionKey{name, everywhere}]
 }
 
-// Unknown returns what an exception names and is not there, in words, and whether that is all of
-// its policies.
+// Unknown returns descriptions of the policies and bindings that an exception names and that do
+// not exist. nothing says that none of its policies exists.
 func (k *Known) Unknown(x *Exception) (missing []string, nothing bool) {
 	for _, name := range x.object.Spec.Policies {
 		if !k.Policy(x, name) {
@@ -136,23 +139,24 @@ func (k *Known) Unknown(x *Exception) (missing []string, nothing bool) {
 	return missing, nothing
 }
 
-// Binding reports whether there is a binding with a name.
+// Binding reports whether a binding of that name exists.
 func (k *Known) Binding(name string) bool { return k.bindings[name] }
 
-// Exceptions are all that there are at one time. They are immutable, and nil are none.
+// Exceptions are all exceptions at one time. They are immutable; nil means none.
 type Exceptions struct {
 	now func() time.Time
 	of  map[exceptionKey][]*Exception // those that end last first
 }
 
-// Latest sorts exceptions by their ends, the last first.
+// Latest compares exceptions by their ends, for sorting the last one first.
 func Latest(a, b *Exception) int { return latest(a.until, b.until) }
 
 // exceptionKey is a policy and the namespace of an exception, "" for all namespaces.
 type exceptionKey struct{ policy, namespace string }
 
-// NewExceptions returns the Exceptions of a list as a clock has it, nil for an empty list,
-// and those of the list that are too many: of each namespace, and of all, the first count.
+// NewExceptions returns the Exceptions of a list, nil for an empty list, and those of the list
+// that exceed the bounds: in each namespace, and of all, the first ones in the list are kept.
+// now is the clock.
 func NewExceptions(list []*Exception, now func() time.Time) (_ *Exceptions, tooMany []*Exception) {
 	if len(list) == 0 {
 		return nil, nil
@@ -183,8 +187,8 @@ func NewExceptions(list []*Exception, now func() time.Time) (_ *Exceptions, tooM
 	return xs, tooMany
 }
 
-// Last returns by policy the exception that ends last. Exceptions that have ended do not count.
-// next is when the answer changes by itself, zero if it does not. xs may be nil.
+// Last returns for each policy the exception that ends last, of those that have not ended. next
+// is the time at which the result changes, zero if it never does. xs may be nil.
 func (xs *Exceptions) Last(now time.Time) (of map[string]*Exception, next time.Time) {
 	of = map[string]*Exception{}
 	if xs == nil {
@@ -207,7 +211,7 @@ func (xs *Exceptions) Last(now time.Time) (of map[string]*Exception, next time.T
 	return of, next
 }
 
-// latest sorts times from the last to the first; without an end is the last.
+// latest compares times, for sorting the last one first; a zero time, no end, is the last.
 func latest(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():
@@ -231,11 +235,11 @@ func (t *target) excepts() bool {
 	return t.exceptions != nil
 }
 
-// Excepting holds one request against exceptions from policies that are in no Index.
+// Excepting matches one request against exceptions from policies that are in no Index.
 type Excepting struct{ target target }
 
-// Excepting returns an Excepting for a request, nil if there are no exceptions. Selectors see
-// object, as in SelectInto. s may be nil.
+// Excepting returns an Excepting for a request, nil if there are no exceptions. Selectors are
+// matched against object, as in SelectInto. s may be nil.
 func (s *Sources) Excepting(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) *Excepting {
 	if s == nil || s.Exceptions == nil || s.Exceptions() == nil {
 		return nil
@@ -243,8 +247,8 @@ func (s *Sources) Excepting(ctx context.Context, req *policy.Request, object *un
 	return &Excepting{target{ctx: ctx, ix: &Index{src: *s}, req: req, resource: keyOf(req).resource, object: object}}
 }
 
-// From returns the exception for which a policy leaves the request alone, nil if there is none.
-// e may be nil.
+// From returns the exception that excludes the request from a policy, nil if there is none. e
+// may be nil.
 func (e *Excepting) From(policy string) *Exception {
 	if e == nil {
 		return nil
@@ -252,8 +256,8 @@ func (e *Excepting) From(policy string) *Exception {
 	return e.target.exception(policy, "")
 }
 
-// exception returns the exception for which a policy by a binding leaves a request alone, of
-// several the one that ends last; nil if there is none. All ways to evaluate a policy ask here.
+// exception returns the exception that excludes a request from a policy by a binding; of
+// several, the one that ends last; nil if there is none. All ways to evaluate a policy call it.
 func (t *target) exception(policy, binding string) *Exception {
 	if !t.excepts() {
 		return nil
@@ -263,7 +267,7 @@ func (t *target) exception(policy, binding string) *Exception {
 	}
 	namespace := t.req.Namespace
 	if t.resource.GroupResource() == namespacesResource.GroupResource() {
-		namespace = "" // who owns what is in a namespace does not own the Namespace
+		namespace = "" // the owner of a namespace's exceptions does not own the Namespace object
 	}
 	var found *Exception
 	for _, x := range t.exceptions.of[exceptionKey{policy, ""}] {
@@ -286,8 +290,8 @@ func (t *target) exception(policy, binding string) *Exception {
 	return found
 }
 
-// holds reports whether an exception from the policy holds for a request, by a binding. What
-// cannot be found out, such as the labels of a Namespace that is not there, does not hold.
+// holds reports whether an exception from the policy applies to a request, by a binding. It
+// does not apply if that cannot be decided, such as by the labels of a missing Namespace.
 func (t *target) holds(x *Exception, binding string) bool {
 	if t.at.IsZero() {
 		if t.at = t.req.Time; t.at.IsZero() {
@@ -310,7 +314,7 @@ func (t *target) holds(x *Exception, binding string) bool {
 	return t.matches(x.match)
 }
 
-// matches reports whether a matcher that is in no table holds for the request.
+// matches reports whether a matcher that is in no table matches the request.
 func (t *target) matches(m *matcher) bool {
 	v, ok := t.judged[m.rules]
 	if !ok {

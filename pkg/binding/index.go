@@ -19,7 +19,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Namespaces is where Namespace objects are looked up.
+// Namespaces looks up Namespace objects.
 type Namespaces interface {
 	// Namespace returns one Namespace; the error of a missing one is
 	// apierrors.IsNotFound.
@@ -33,53 +33,53 @@ type Equivalent struct {
 	Kind     schema.GroupVersionKind
 }
 
-// Sources are what an Index asks at request time. All must be safe for
-// concurrent use. The zero value is usable: without Params every paramKind is
-// unknown, without Namespaces each namespace exists and is what [StoredNamespace] makes
-// of its name, and without Equivalents every matchPolicy is Exact.
+// Sources are what an Index calls at request time. All must be safe for concurrent use. The
+// zero value is usable: without Params every paramKind is unknown, without Namespaces each
+// namespace exists and is what [StoredNamespace] returns for its name, and without Equivalents
+// every matchPolicy is Exact.
 type Sources struct {
 	Params     Params
 	Namespaces Namespaces
-	// Equivalents returns the other served group-versions of a resource in the
-	// order of the server's registry (spec §2.3). It is asked once for each
-	// kind of request that an Index meets.
+	// Equivalents returns the other served group-versions of a resource in the order of the
+	// server's registry (spec §2.3). An Index calls it once for each kind of request.
 	Equivalents func(schema.GroupVersionResource) []Equivalent
 	// Deletions says that policies see DELETE requests, as webhooks do.
 	Deletions bool
-	// Mode returns the mode of a policy by a binding, instead of what they say, which is
-	// its last argument. NewIndex asks it for each pair. Nil leaves it at that.
+	// Mode overrides the mode of a policy by a binding. written is the mode that the two
+	// objects have. NewIndex calls it for each pair. If it is nil, the written modes are used.
 	Mode func(p *policy.Policy, b *Binding, written api.Mode) api.Mode
-	// Whole has bindings apply to all objects, whatever their Share is.
+	// Whole makes bindings apply to all objects, whatever their Share is.
 	Whole bool
-	// Exceptions returns those of now; it is asked for every request that a policy matches.
-	// Nil: there are none.
+	// Exceptions returns the present exceptions; it is called for every request that a policy
+	// matches. Nil means that there are none.
 	Exceptions func() *Exceptions
-	// Excepted returns what exceptions call a policy of the Index. Nil: by its name.
+	// Excepted returns the name of a policy of the Index in exceptions. Nil means the policy's
+	// own name.
 	Excepted func(policy string) string
 }
 
-// Invocation is one (policy, binding, parameter) to run on a request, or an
-// error that kept it from being one.
+// Invocation is one (policy, binding, parameter) to run on a request, or the error that
+// prevents that.
 type Invocation struct {
 	Policy *policy.Policy
-	// Binding is empty if PolicyError.
+	// Binding is empty if PolicyError is set.
 	Binding string
 	// Kind and Resource are what the policy's rules matched. Under matchPolicy
 	// Equivalent they may name another version than the request's.
 	Kind     schema.GroupVersionKind
 	Resource schema.GroupVersionResource
-	// Params is nil where the expressions see null.
+	// Params is nil if expressions see params as null.
 	Params *unstructured.Unstructured
 	// HasParams says that the policy has a paramKind.
 	HasParams bool
-	// Err is a configuration error (spec §3.1, §9.5) without the words around
-	// it; nothing is to be run then. A policy that does not compile is no
-	// configuration error: see policy.Policy.Err.
+	// Err is a configuration error (spec §3.1, §9.5) without the server's prefix; the
+	// invocation must not run then. A policy that does not compile is not a configuration
+	// error: see policy.Policy.Err.
 	Err error
 	// PolicyError says that Err is about the policy and not about a binding.
 	PolicyError bool
-	// Mode says what follows from the result. With PolicyError it is that of the binding
-	// that counts the most among those that have the request in their shares. It is never Off.
+	// Mode says what happens with the result. With PolicyError it is the strictest mode of the
+	// bindings whose shares include the request. It is never Off.
 	Mode api.Mode
 }
 
@@ -103,9 +103,9 @@ type entry struct {
 	match    *matcher
 	params   paramKind
 	bindings []*Binding // by name
-	mode     api.Mode   // of the binding that counts the most
+	mode     api.Mode   // the strictest of the bindings' modes
 	first    int        // index of the first binding's pair; the others' follow
-	shares   bool       // some bindings do not take all objects
+	shares   bool       // some bindings have a share that is not the whole
 }
 
 // paramKind is a policy's paramKind as it is written.
@@ -121,8 +121,8 @@ type pair struct {
 	mode    api.Mode
 }
 
-// group holds the pairs that match alike. Whether a request meets them is decided
-// once, for all of them; only their parameters differ.
+// group holds the pairs with equal matchers and paramKind. A request is matched once for all of
+// them; only the parameters of its pairs differ.
 type group struct {
 	groupKey
 	gvk    schema.GroupVersionKind // of params
@@ -134,8 +134,8 @@ type groupKey struct {
 	policy  *matcher
 	binding *matcher // nil: no restriction
 	params  paramKind
-	// alone says that the pairs have no binding. A request meets them only if their
-	// policy returns an error for it.
+	// alone says that the pairs have no binding. A request matches them only if matching
+	// their policy returns an error.
 	alone bool
 }
 
@@ -144,20 +144,19 @@ type groupKey struct {
 type bucket struct {
 	bucketKey
 	groups []*group
-	// tables[0] ignores the needs of namespaceSelectors, tables[1] includes them. Each
+	// tables[0] ignores the labels that namespaceSelectors need, tables[1] includes them. Each
 	// is built when a request first needs it.
 	tables [2]*lookup.Table[*group]
 }
 
 type bucketKey struct {
 	policy, binding *ruleset
-	bound           bool // there is a ruleset of bindings
+	bound           bool // the bindings have a ruleset
 }
 
-// NewIndex joins policies and bindings. A policy without a binding and a binding
-// to an unknown policy are kept but have no effect, as in a cluster. Policies
-// that do not compile take part as policy.Broken ones. It is an error if two
-// policies or two bindings share a name.
+// NewIndex joins policies and bindings. As in a cluster, a policy without a binding and a
+// binding to an unknown policy have no effect. Pass policies that do not compile as
+// policy.Broken ones. It is an error if two policies or two bindings share a name.
 func NewIndex(policies []*policy.Policy, bindings []*Binding, src Sources) (*Index, error) {
 	policies, twice := sorted(policies, (*policy.Policy).Name)
 	if twice != "" {
@@ -245,8 +244,8 @@ func (ix *Index) group() {
 			e.mode = min(e.mode, ix.mode(e, b))
 			e.shares = e.shares || b.rollout.Share != api.Whole && !ix.src.Whole
 		}
-		// The server resolves a paramKind when it learns of a policy, so that an
-		// unknown one is reported before any binding is looked at (trap T46).
+		// The server resolves a paramKind when it receives a policy, so that an unknown one is
+		// reported before any binding is matched (trap T46).
 		if e.params.given || e.match.fallible() {
 			add(groupKey{policy: e.match, params: e.params, alone: true}, e, nil)
 		}
@@ -255,7 +254,7 @@ func (ix *Index) group() {
 			add(groupKey{policy: e.match, binding: b.match, params: e.params}, e, b)
 		}
 	}
-	room := make([]int32, len(of)) // for the lists of all groups
+	room := make([]int32, len(of)) // backing array of the lists of all groups
 	for _, g := range groups {
 		g.group.pairs, room = room[:0:g.pairs], room[g.pairs:]
 	}
@@ -265,8 +264,8 @@ func (ix *Index) group() {
 	}
 }
 
-// mode returns the mode of a policy by one of its bindings or, without one, by that which
-// counts the most.
+// mode returns the mode of a policy by one of its bindings; for a nil binding, the strictest
+// mode of the bindings.
 func (ix *Index) mode(e *entry, b *Binding) api.Mode {
 	if b == nil {
 		return e.mode
@@ -284,13 +283,13 @@ func (t *target) inShare(b *Binding) bool {
 	return share == api.Whole || t.ix.src.Whole || share.Has(t.shareHash())
 }
 
-// errorMode returns the mode of an error of a policy: of its bindings that have the request
-// in their shares and for which no exception holds, that of the one that counts the most; Off if there is none.
+// errorMode returns the mode of a policy's error: the strictest mode of the bindings whose
+// shares include the request and that no exception excludes; Off if there is none.
 func (t *target) errorMode(e *entry) api.Mode {
 	if !e.shares && !t.excepts() {
 		return e.mode
 	}
-	if t.erring != e { // all pairs of a policy ask, one after the other
+	if t.erring != e { // cached, since all pairs of a policy call this one after the other
 		t.erring, t.errorIs = e, api.Off
 		for i := range t.ix.pairs[e.first:][:len(e.bindings)] {
 			if p := &t.ix.pairs[e.first+i]; t.inShare(p.binding) && t.exception(e.policy.Name(), p.binding.Name()) == nil {
@@ -334,12 +333,12 @@ func (r *bucket) selectsNamespaces() bool {
 	})
 }
 
-// newTable returns a Table of groups. Without namespaces it ignores what
+// newTable returns a Table of groups. If namespaces is false, it ignores the labels that
 // namespaceSelectors need.
 func newTable(groups []*group, namespaces bool) *lookup.Table[*group] {
 	return lookup.New(groups, func(needs []lookup.Need, g *group) []lookup.Need {
 		if g.policy.fallible() {
-			return needs // its errors need nothing of its bindings
+			return needs // the policy's errors do not depend on its bindings
 		}
 		for _, m := range [...]*matcher{g.policy, g.binding} {
 			if m == nil {
@@ -398,24 +397,24 @@ func keyOf(req *policy.Request) key {
 	return k
 }
 
-// candidates are what requests of one key can meet.
+// candidates are the policies that requests of one key may match.
 type candidates struct {
 	// answers holds the rulesets under which requests may match or fail.
 	answers map[*ruleset]*answer
 	tables  []*lookup.Table[*group]
-	// namespaces says that the labels of the request's namespace are asked for.
+	// namespaces says that the labels of the request's namespace are needed.
 	namespaces bool
 	// all says that some rules are invalid for this key, so that every group must be
 	// tested.
 	all bool
 }
 
-// maxKeys bounds the memory of an Index against clients that make up resources;
-// a cluster has about a thousand keys. Beyond it every lookup pays in full.
+// maxKeys bounds the memory of an Index against clients that invent resources; a cluster has
+// about a thousand keys. Above it candidates are computed for each request.
 const maxKeys = 4096
 
-// maxTables bounds how many tables a request searches. A key that would need more,
-// because its policies have more different lists of rules, gets a table of its own.
+// maxTables bounds how many tables a request searches. A key that would need more, because its
+// policies have more different lists of rules, gets a table of its own.
 const maxTables = 4
 
 func (ix *Index) candidates(k *key) *candidates {
@@ -425,8 +424,8 @@ func (ix *Index) candidates(k *key) *candidates {
 	return ix.learn(*k)
 }
 
-// learn computes the candidates of a key and remembers them. Readers never wait:
-// the map is replaced, not changed.
+// learn computes the candidates of a key and caches them. Readers never wait, since the map is
+// replaced and not modified.
 func (ix *Index) learn(k key) *candidates {
 	ix.learning.Lock()
 	defer ix.learning.Unlock()
@@ -471,8 +470,8 @@ func (ix *Index) compute(k *key) *candidates {
 			continue
 		}
 		c.all = c.all || v.fails()
-		// A policy whose bindings cannot match is an error if it needs the labels
-		// of a namespace that is missing.
+		// A policy that needs the labels of a missing namespace returns an error even if none
+		// of its bindings can match.
 		c.namespaces = c.namespaces || namespaces && r.selectsNamespaces()
 		if r.bound {
 			if v = judge(r.binding); v == nil {
@@ -498,11 +497,10 @@ func (ix *Index) compute(k *key) *candidates {
 	return c
 }
 
-// admissible says whether policies see requests of this key at all (spec §2.7):
-// not deletions unless Sources say so, not the reviews that authentication and authorization are made
-// of, and not policies and bindings themselves, because nobody could repair a bad
-// policy then. mapd's own group is treated as the server treats its own, and exceptions as
-// policies are.
+// admissible reports whether policies see requests of this key at all (spec §2.7). They do not
+// see deletions unless Sources say so, reviews of authentication and authorization, nor
+// policies and bindings themselves, because nobody could repair a bad policy then. Policies and
+// bindings of mapd's own group are treated like those of the server's, and so are exceptions.
 func admissible(k *key, deletions bool) bool {
 	switch k.operation {
 	case admissionv1.Delete:
@@ -516,9 +514,9 @@ func admissible(k *key, deletions bool) bool {
 	return !Unreviewed(k.resource.Group, k.resource.Resource)
 }
 
-// Unreviewed reports whether no policy sees requests for a resource, whatever it matches.
-// From 1.37 on, servers do not call webhooks for reviews of authentication and
-// authorization either (ExcludeAdmissionWebhookVirtualResources).
+// Unreviewed reports whether no policy sees requests for a resource, whatever its rules are.
+// From 1.37 on, servers do not call webhooks for reviews of authentication and authorization
+// either (ExcludeAdmissionWebhookVirtualResources).
 func Unreviewed(group, resource string) bool {
 	switch group {
 	case "authentication.k8s.io":

@@ -23,7 +23,7 @@ func NewMemoryParams(kinds func(schema.GroupVersionKind) (namespaced bool, err e
 	return &MemoryParams{kinds, map[schema.GroupVersionKind]map[string]map[string]*unstructured.Unstructured{}}
 }
 
-// Put adds an object of a kind, as policies are to see it.
+// Put adds an object of a kind, in the form in which policies see it.
 func (p *MemoryParams) Put(gvk schema.GroupVersionKind, u *unstructured.Unstructured) {
 	byNamespace := p.objects[gvk]
 	if byNamespace == nil {
@@ -77,9 +77,9 @@ func (n MemoryNamespaces) Namespace(_ context.Context, name string) (*unstructur
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 }
 
-// StoredNamespace returns a Namespace with the fields that every server gives a
-// Namespace that it stores: the label with its name, a phase and the finalizer
-// kubernetes. Fields that u has are kept, and u is not modified.
+// StoredNamespace returns a Namespace with the fields that every server adds to a Namespace
+// that it stores: the label with its name, a phase and the finalizer kubernetes. Existing
+// fields of u are kept, and u is not modified.
 func StoredNamespace(u *unstructured.Unstructured) *unstructured.Unstructured {
 	obj := maps.Clone(u.Object)
 	meta := cloneField(obj, "metadata")
@@ -91,7 +91,7 @@ func StoredNamespace(u *unstructured.Unstructured) *unstructured.Unstructured {
 			status["phase"] = "Terminating"
 		}
 	}
-	// A Namespace loses its finalizer when everything in it is gone.
+	// A terminating Namespace loses its finalizer when everything in it is deleted.
 	spec := cloneField(obj, "spec")
 	if list, _ := spec["finalizers"].([]any); status["phase"] != "Terminating" && !slices.Contains(list, any("kubernetes")) {
 		spec["finalizers"] = append(slices.Clone(list), "kubernetes")

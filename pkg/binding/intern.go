@@ -10,15 +10,15 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// shared makes one value for all equal MatchResources, so that policies and bindings
-// that match alike have the same pointer. It holds a value for as long as something
-// else refers to it.
+// shared returns the same value for equal MatchResources, so that policies and bindings with
+// equal criteria have the same pointer. It keeps a value for as long as something else refers
+// to it.
 type shared[T any] struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]weak.Pointer[T]
 }
 
-// of returns the value that is made from m.
+// of returns the value for m, and calls make if there is none yet.
 func (s *shared[T]) of(m *admissionregistrationv1.MatchResources, make func() *T) *T {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *shared[T]) of(m *admissionregistrationv1.MatchResources, make func() *T
 	return t
 }
 
-// drop removes a value that was collected, unless it was made again since.
+// drop removes a value that was garbage collected, unless it was made again since.
 func (s *shared[T]) drop(sum [sha256.Size]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

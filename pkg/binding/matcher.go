@@ -28,7 +28,7 @@ const namespaceNameLabel = "kubernetes.io/metadata.name"
 // matcher is one MatchResources with its selectors and resource names parsed.
 // Equal MatchResources have one matcher, see matcherOf.
 type matcher struct {
-	// err is returned for every request: the object was never defaulted.
+	// err is returned for every request. It says that the object was not defaulted.
 	err        error
 	namespaces selector
 	objects    selector
@@ -48,7 +48,7 @@ type ruleset struct {
 	names []string
 }
 
-// selector is a parsed label selector, or the error that parsing gave.
+// selector is a parsed label selector, or the error of parsing it.
 type selector struct {
 	labels.Selector // nil: matches everything
 	err             error
@@ -105,7 +105,7 @@ func newRuleset(m *admissionregistrationv1.MatchResources) *ruleset {
 		rules:   newRules(m.ResourceRules),
 		exclude: newRules(m.ExcludeResourceRules),
 		any:     len(m.ResourceRules) == 0,
-		// Defaulting fills Equivalent in; without it the server tests exactly.
+		// A nil matchPolicy, which defaulting never leaves, is Exact on the server.
 		equivalent: m.MatchPolicy != nil && *m.MatchPolicy != admissionregistrationv1.Exact,
 	}
 	for i := range out.rules {
@@ -161,14 +161,14 @@ func newRules(in []admissionregistrationv1.NamedRuleWithOperations) []rule {
 	return out
 }
 
-// matches applies everything of a rule but its resourceNames to requests of
-// kind k that address resource (spec §2.2).
+// matches tests all criteria of a rule except its resourceNames, for requests of kind k that
+// address resource (spec §2.2).
 func (r *rule) matches(k *key, resource schema.GroupVersionResource) bool {
 	return r.fails(k, resource) == Satisfied
 }
 
-// fails returns the first criterion of matches that does not hold. The order is free,
-// since all have to hold: what a rule is about comes first.
+// fails returns the first criterion of matches that does not hold. Since all have to hold,
+// their order does not matter to the result; the resource comes first, for better messages.
 func (r *rule) fails(k *key, resource schema.GroupVersionResource) Criterion {
 	switch {
 	case !oneOf(r.groups, resource.Group):
@@ -176,8 +176,8 @@ func (r *rule) fails(k *key, resource schema.GroupVersionResource) Criterion {
 	case !oneOf(r.versions, resource.Version):
 		return Version
 	case !slices.ContainsFunc(r.resources, func(rr resourceRule) bool {
-		// A "*" behind the slash accepts the empty subresource too, so
-		// "pods/*" covers pods themselves.
+		// A "*" after the slash matches the empty subresource too, so "pods/*" covers pods
+		// themselves.
 		return (rr.resource == "*" || rr.resource == resource.Resource) &&
 			(rr.subresource == "*" || rr.subresource == k.subresource)
 	}):
@@ -214,8 +214,8 @@ func oneOf(items []string, s string) bool {
 	return slices.ContainsFunc(items, func(item string) bool { return item == "*" || item == s })
 }
 
-// answer is that of a ruleset for all requests of one key. Only their names
-// remain to be tested.
+// answer is the result of a ruleset for all requests of one key. Only their names remain to be
+// tested.
 type answer struct {
 	excluded []hit
 	matched  []hit
@@ -234,8 +234,8 @@ type hit struct {
 // always is the answer of a ruleset without rules.
 var always = []hit{{}}
 
-// judge evaluates everything that depends on the key alone. It returns nil if no
-// request of that key can match or fail.
+// judge evaluates the criteria that depend on the key alone. It returns nil if no request of
+// that key can match or fail.
 func (r *ruleset) judge(k *key, equivalents []Equivalent) *answer {
 	if r == nil {
 		return &answer{}
@@ -256,8 +256,8 @@ func (v *answer) fails() bool {
 	return slices.ContainsFunc(v.excluded, failing) || slices.ContainsFunc(v.matched, failing)
 }
 
-// final returns the hit that applies whatever the request's name is, nil if there is
-// none. It can only be the last one, because hits stops there.
+// final returns the hit that applies whatever the request's name is, false if there is none. It
+// can only be the last one, because hits stops there.
 func final(hits []hit) (hit, bool) {
 	if len(hits) == 0 || len(hits[len(hits)-1].names) > 0 {
 		return hit{}, false
@@ -301,10 +301,11 @@ func (r *ruleset) hits(rules []rule, k *key, equivalents []Equivalent) []hit {
 	return out
 }
 
-// test reports whether m matches one request (spec §2.1), or the criterion that does
-// not hold; v is the answer of m's rules for its key. Of the rules it says only that
-// none holds: nearest knows more. The server tests selectors first but reports their errors last. Here the
-// cheap tests come first, with the same result: one test that fails decides.
+// test reports whether m matches one request (spec §2.1), or returns the criterion that does
+// not hold; v is the answer of m's rules for the request's key. If no rule matches, the
+// criterion is Rules; nearest returns a more exact one. The server tests selectors first but
+// reports their errors last. Here the cheap tests come first, with the same result, since one
+// failed test decides.
 func (m *matcher) test(t *target, v *answer) (hit, Criterion, error) {
 	switch {
 	case m.err != nil:
@@ -388,18 +389,17 @@ func hasLabels(u *unstructured.Unstructured, s labels.Selector) bool {
 	return ok && s.Matches(set)
 }
 
-// target is a request under selection, with the namespace's labels fetched at
-// most once.
+// target is a request that is being matched. It fetches the namespace's labels at most once.
 type target struct {
 	ctx      context.Context
 	ix       *Index
 	req      *policy.Request
 	resource schema.GroupVersionResource // as the client sent it
 	object   *unstructured.Unstructured
-	expected int // how many invocations, at a guess
+	expected int // estimated number of invocations
 
-	labels bool // some answer came from the labels of object
-	others bool // from parameters, or was an error
+	labels bool // a result depended on the labels of object
+	others bool // a result depended on parameters, or was an error
 
 	fetched  bool
 	nsLabels lookup.Labels
@@ -408,17 +408,17 @@ type target struct {
 	hashed bool
 	hash   uint64 // see ShareHash
 
-	erring  *entry // of which errorIs is the errorMode
+	erring  *entry // the entry whose errorMode is errorIs
 	errorIs api.Mode
 
 	excepting  bool // exceptions is set
 	exceptions *Exceptions
-	at         time.Time // that exceptions are held against; zero until one is asked
+	at         time.Time // time at which exceptions are evaluated; zero until the first one is
 	judged     map[*ruleset]*answer
 }
 
-// namespaceLabels returns the labels that a namespaceSelector is tested on. The
-// error is a *apierrors.StatusError, as the server's is.
+// namespaceLabels returns the labels that a namespaceSelector is tested against. The error is a
+// *apierrors.StatusError, as the server's is.
 func (t *target) namespaceLabels() (lookup.Labels, error) {
 	if !t.fetched {
 		t.fetched = true
@@ -431,7 +431,7 @@ func (t *target) namespaceLabels() (lookup.Labels, error) {
 func (t *target) fetchNamespaceLabels() (lookup.Labels, error) {
 	if t.resource.Resource == "namespaces" && t.req.RequestSubResource == "" && t.req.SubResource == "" &&
 		(t.req.Operation == admissionv1.Create || t.req.Operation == admissionv1.Update) {
-		// The request's own object is the newest there is.
+		// The request's own object is the newest version.
 		t.labels = true
 		set, ok := labelsOf(t.object)
 		if !ok {

@@ -13,19 +13,19 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Criterion is something that a policy or a binding asks of a request.
+// Criterion is one condition of a policy or a binding on a request.
 type Criterion uint8
 
-// The criteria, in the order in which Misses reports the first that does not hold. Of
-// several rules it reports the one that comes nearest, which fails the last.
+// The criteria, in the order in which Misses tests them. If no rule of several holds, Misses
+// reports the criterion of the rule whose first failed criterion comes last.
 const (
 	// Satisfied means that every criterion holds.
 	Satisfied Criterion = iota
-	// Bound is for a policy that has no binding.
+	// Bound fails for a policy that has no binding.
 	Bound
-	// Admissible is for requests that no policy sees, such as those for policies.
+	// Admissible fails for requests that no policy sees, such as those for policies.
 	Admissible
-	// Rules are all that a rule asks for: the following, up to Excluded.
+	// Rules stands for all criteria of a rule: the following, up to Excluded.
 	Rules
 	Group
 	Version
@@ -33,41 +33,40 @@ const (
 	Operation
 	Scope
 	Name
-	// Excluded means that one of the excludeResourceRules holds.
+	// Excluded fails if one of the excludeResourceRules matches.
 	Excluded
 	NamespaceLabels
 	ObjectLabels
-	// Param means that there is no parameter, which the binding allows.
+	// Param fails if there is no parameter and the binding allows that.
 	Param
-	// Share means that the object is not in the part of all objects that the binding
-	// takes.
+	// Share fails if the binding's share does not include the object.
 	Share
-	// Excepted means that an exception from the policy holds.
+	// Excepted fails if an exception from the policy applies.
 	Excepted
 )
 
-// Miss is a policy or a binding that a request does not meet.
+// Miss is a policy or a binding that does not match a request.
 type Miss struct {
 	Policy *policy.Policy
-	// Binding is nil if the policy itself is not met.
+	// Binding is nil if the policy itself does not match.
 	Binding *Binding
-	// Criterion is the first that does not hold.
+	// Criterion is the first one that does not hold.
 	Criterion Criterion
-	// Rule is the index of the rule for Group to Excluded.
+	// Rule is the index of the rule, for criteria from Group to Excluded.
 	Rule int
-	// Selector and Labels are the two that do not fit, for NamespaceLabels and
-	// ObjectLabels. Labels are nil for an object that has no metadata.
+	// Selector and Labels are the selector and the labels that it does not match, for
+	// NamespaceLabels and ObjectLabels. Labels are nil for an object that has no metadata.
 	Selector labels.Selector
 	Labels   lookup.Labels
-	// Exception is set for Excepted.
+	// Exception is set if Criterion is Excepted.
 	Exception *Exception
 }
 
-// Misses returns the policies and bindings that are not among what SelectInto finds for
-// the same arguments, in the order of their names. A policy that is missed is
-// reported once and its bindings are not. It asks the same matchers, one by one, so that
-// its cost grows with the number of policies. What SelectInto returns with an error is
-// not missed.
+// Misses returns the policies and bindings that SelectInto does not find for the same
+// arguments, sorted by name. A policy that does not match is reported once, without its
+// bindings. Misses evaluates the same matchers one by one, so that its cost grows with the
+// number of policies. A policy or binding for which SelectInto returns an error is not
+// reported.
 func (ix *Index) Misses(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) iter.Seq[Miss] {
 	return func(yield func(Miss) bool) {
 		k := keyOf(req)
@@ -93,7 +92,7 @@ func (ix *Index) Misses(ctx context.Context, req *policy.Request, object *unstru
 	}
 }
 
-// misses yields what a request misses of one policy, and returns what yield does.
+// misses yields the Misses of one policy, and returns what yield returns.
 func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(Miss) bool) bool {
 	if !admissible(k, t.ix.src.Deletions) {
 		return yield(Miss{Policy: e.policy, Criterion: Admissible})
@@ -133,8 +132,8 @@ func (e *entry) misses(t *target, k *key, equivalents []Equivalent, yield func(M
 	return true
 }
 
-// missesShares is misses of a policy with an error, which is one only for what is in a
-// share of its bindings and not excepted.
+// missesShares is misses for a policy with an error. The error only counts if the share of one
+// of its bindings includes the request and no exception applies.
 func (e *entry) missesShares(t *target, yield func(Miss) bool) bool {
 	for _, b := range e.bindings {
 		c, x := t.leaves(e.policy, b)
@@ -145,8 +144,8 @@ func (e *entry) missesShares(t *target, yield func(Miss) bool) bool {
 	return true
 }
 
-// leaves returns why a policy by a binding leaves a request alone that both match: Share or
-// Excepted; Satisfied if it does not.
+// leaves returns why a policy by a binding does not run on a request that both match: Share or
+// Excepted; Satisfied if it does run.
 func (t *target) leaves(p *policy.Policy, b *Binding) (Criterion, *Exception) {
 	if !t.inShare(b) {
 		return Share, nil
@@ -177,8 +176,8 @@ func (m *matcher) miss(t *target, k *key, equivalents []Equivalent) (Miss, error
 	return out, err
 }
 
-// nearest returns why no rule holds for requests of a key: the index of the rule that
-// fails the last, and its criterion.
+// nearest returns why no rule matches requests of a key: the index of the rule whose first
+// failed criterion comes last, and that criterion.
 func (r *ruleset) nearest(k *key, equivalents []Equivalent, name string) (Criterion, int) {
 	if i := slices.IndexFunc(r.exclude, func(x rule) bool {
 		return len(r.hits([]rule{x}, k, equivalents)) > 0 && (len(x.names) == 0 || slices.Contains(x.names, name))

@@ -15,10 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Params is where parameter objects are looked up. It is asked for every
-// matching request, so it should answer from memory; waiting for a cache to fill
-// and asking the server when a named object is missing are its business, and so
-// is the shape in which policies see a parameter (spec §3.2).
+// Params looks up parameter objects. It is called for every matching request, so it should
+// answer from memory. An implementation waits for a cache to fill, asks the server when a named
+// object is missing, and returns parameters in the form that policies see (spec §3.2).
 type Params interface {
 	// Kind says whether a kind's objects have namespaces. An error means that
 	// the server does not serve the kind.
@@ -50,8 +49,8 @@ func newParamRef(ref *admissionregistrationv1.ParamRef) paramRef {
 var errNoParams = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 
 // collect resolves a binding's parameters for a request in namespace (spec §3.1;
-// k8s.io/apiserver …/policy/generic/policy_dispatcher.go: CollectParams). No
-// parameters and no error mean that the binding does not take part.
+// k8s.io/apiserver …/policy/generic/policy_dispatcher.go: CollectParams). If it returns neither
+// parameters nor an error, the binding is skipped.
 func (p *paramRef) collect(ctx context.Context, params Params, kind schema.GroupVersionKind, namespaced bool, namespace string) ([]*unstructured.Unstructured, error) {
 	if namespaced {
 		if p.Namespace != "" {
@@ -98,8 +97,8 @@ func (p *paramRef) collect(ctx context.Context, params Params, kind schema.Group
 	return found, nil
 }
 
-// SortParams returns the list by namespace and name. The given list may belong
-// to a cache and is left alone.
+// SortParams returns the list sorted by namespace and name. It does not modify the given list,
+// which may belong to a cache.
 func SortParams(list []*unstructured.Unstructured) []*unstructured.Unstructured {
 	if !slices.IsSortedFunc(list, compareParams) {
 		list = slices.Clone(list)

@@ -13,16 +13,16 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Selection holds what one request meets, and buffers that the next one reuses.
+// Selection holds what matches one request, and buffers that the next request reuses.
 type Selection struct {
 	Invocations []Invocation
-	// LeftOut are the bindings that the request meets and that leave it alone.
+	// LeftOut are the bindings that match the request and do not run on it.
 	LeftOut []LeftOut
 
 	request *policy.Request
-	at      time.Time                  // of request for exceptions, the same in all its rounds
-	object  *unstructured.Unstructured // what selectors saw
-	labels  bool                       // they tested its labels
+	at      time.Time                  // time at which exceptions are evaluated, the same in all rounds of request
+	object  *unstructured.Unstructured // the object that selectors were matched against
+	labels  bool                       // a selector was matched against its labels
 	others  bool                       // the result also depends on parameters or on an error
 
 	found []*group
@@ -30,19 +30,20 @@ type Selection struct {
 	order []uint64
 }
 
-// LeftOut is a policy by a binding that would have run if the binding's share were all
-// objects or, if Exception is not nil, without that. Its parameters and conditions were not asked.
+// LeftOut is a policy by a binding that matches the request and does not run: because of the
+// exception, or, if Exception is nil, because the binding's share does not include the object.
+// Its parameters and conditions were not evaluated.
 type LeftOut struct {
-	// Stage is that of the Decision which the LeftOut is in.
+	// Stage is the stage of the Decision that has the LeftOut.
 	Stage           string
 	Policy, Binding string
 	Mode            api.Mode
 	Exception       *Exception
 }
 
-// Stands reports whether selecting again, with another current object, certainly
-// gives the same result: it depended on nothing but the object's labels, and those
-// are the same.
+// Stands reports whether selecting again with another current object is certain to give the
+// same result, because the result depended on nothing but the object's labels and those are the
+// same.
 func (s *Selection) Stands(object *unstructured.Unstructured) bool {
 	if s.others {
 		return false
@@ -58,12 +59,12 @@ func (s *Selection) Reset() {
 	*s = Selection{Invocations: s.Invocations[:0], LeftOut: s.LeftOut[:0], found: s.found, met: s.met[:0], order: s.order[:0]}
 }
 
-// SelectInto writes to s what a request meets, in order: configuration errors and
-// invocations. For a request that no policy wants there are none, at a cost that does
-// not depend on how many policies there are. What s held before is overwritten.
+// SelectInto writes to s what matches a request, in order: configuration errors and
+// invocations. Finding that no policy matches has a cost that does not depend on the number of
+// policies. The former contents of s are overwritten.
 //
-// Selectors see object: the request's in the first round, in the second what the first
-// one made of it (spec §9.2).
+// Selectors are matched against object: the request's in the first round, in the second the
+// result of the first (spec §9.2).
 func (ix *Index) SelectInto(s *Selection, ctx context.Context, req *policy.Request, object *unstructured.Unstructured) {
 	k := keyOf(req)
 	c := ix.candidates(&k)
@@ -82,15 +83,15 @@ func (ix *Index) SelectInto(s *Selection, ctx context.Context, req *policy.Reque
 	s.labels, s.others, s.at = t.labels, t.others, t.at
 }
 
-// MayMeet reports whether the rules of any policy and its binding hold for requests of
-// the kind of req, whatever their names and labels are, or are an error for them.
+// MayMeet reports whether the rules of any policy and its binding match requests of the kind of
+// req, whatever their names and labels are, or return an error for them.
 func (ix *Index) MayMeet(req *policy.Request) bool {
 	k := keyOf(req)
 	c := ix.candidates(&k)
 	return len(c.tables) > 0 || c.namespaces || c.all
 }
 
-// met is a group that a request meets.
+// met is a group that matches a request.
 type met struct {
 	group *group
 	// invocation holds what the invocations of all pairs have in common.
@@ -98,13 +99,13 @@ type met struct {
 	namespaced bool // the parameters have namespaces
 }
 
-// meet finds the groups that a request meets.
+// meet finds the groups that match a request.
 func (ix *Index) meet(s *Selection, t *target, c *candidates) {
 	var labels lookup.Labels
 	all := c.all
 	if c.namespaces {
-		// Without labels every policy must be tested, so that each reports the error
-		// under its own failurePolicy.
+		// If the labels cannot be fetched, every policy must be tested, so that each reports
+		// the error under its own failurePolicy.
 		var err error
 		labels, err = t.namespaceLabels()
 		all = all || err != nil
@@ -141,7 +142,7 @@ func (ix *Index) meet(s *Selection, t *target, c *candidates) {
 	}
 }
 
-// ask adds a group to s.met if the request meets it.
+// ask adds a group to s.met if it matches the request.
 func (s *Selection) ask(t *target, c *candidates, g *group) {
 	m := met{group: g, invocation: Invocation{HasParams: g.params.given}}
 	inv := &m.invocation
@@ -196,7 +197,7 @@ func (ix *Index) invoke(s *Selection, t *target) {
 		slices.Sort(s.order)
 		last := int32(-1)
 		for _, o := range s.order {
-			// A group may be found by the labels of both objects.
+			// A group may be found twice, by the labels of the object and of the old one.
 			if pair := int32(o >> 32); pair != last {
 				ix.invokePair(s, t, &s.met[uint32(o)], pair)
 				last = pair
@@ -250,7 +251,7 @@ func (ix *Index) invokePair(s *Selection, t *target, m *met, i int32) {
 	}
 }
 
-// maxExpected bounds the capacity that Invocations starts with.
+// maxExpected bounds the initial capacity of Invocations.
 const maxExpected = 128
 
 func (s *Selection) add(t *target, inv Invocation) {

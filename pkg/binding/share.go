@@ -14,20 +14,21 @@ import (
 // the last part of the ReplicaSet's name.
 const podTemplateHash = "pod-template-hash"
 
-// ShareKey returns what decides in which shares of bindings a request is: its namespace,
-// a slash, and the first of these names that there is:
+// ShareKey returns the key that decides which shares of bindings include a request: its
+// namespace, a slash, and the first of these names that exists:
 //
 //   - of the controller that owns the object; of a Deployment's ReplicaSet that owns a
 //     Pod, the Deployment's name;
 //   - its generateName, which it has before its name and keeps;
 //   - its name.
 //
-// The object is the request's own and not what policies made of it, so all of a request
-// has one key. Whatever decides by it has to go on doing so: it never changes.
+// The object is the request's own and not what policies made of it, so all rounds of a request
+// have one key. The key must never change between versions of mapd, since objects would move
+// into or out of shares.
 func ShareKey(req *policy.Request) string {
 	namespace := req.Namespace
 	if (req.Resource == schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}) {
-		namespace = "" // a request has the name of a Namespace here, too
+		namespace = "" // requests for a Namespace have its name here, too
 	}
 	return namespace + "/" + shareName(req)
 }
@@ -73,7 +74,7 @@ func ShareHash(key string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// shareHash returns that of the request, found out once.
+// shareHash returns the ShareHash of the request, computed once.
 func (t *target) shareHash() uint64 {
 	if !t.hashed {
 		t.hashed, t.hash = true, ShareHash(ShareKey(t.req))

@@ -8,13 +8,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// Validate returns everything for which a server refuses to create obj, in the
-// server's order and words (spec §1.4; k8s.io/kubernetes
-// pkg/apis/admissionregistration/validation:
-// ValidateMutatingAdmissionPolicyBinding). obj has its defaults.
+// Validate returns all errors for which a server rejects obj, with the server's order and texts
+// (spec §1.4; k8s.io/kubernetes pkg/apis/admissionregistration/validation:
+// ValidateMutatingAdmissionPolicyBinding). obj must have its defaults.
 //
-// That the policy exists is not required: a binding may come first. The
-// permissions of whoever writes the binding are not looked at.
+// The policy need not exist: a binding may be created first. The permissions of the user who
+// writes the binding are not checked.
 func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) api.Faults {
 	errs := api.ValidateMeta(&obj.ObjectMeta)
 	path := field.NewPath("spec")
@@ -34,8 +33,8 @@ func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicyBinding) api.F
 	return api.FormFaults(append(errs, api.ValidateReservedName(obj.Name)...)...)
 }
 
-// validateParamRef wants exactly one of name and selector. The namespace is not
-// checked, as on a server; whether it fits depends on the parameter's kind.
+// validateParamRef requires exactly one of name and selector. As on a server it does not check
+// the namespace; whether one is allowed depends on the parameter's kind.
 func validateParamRef(ref *admissionregistrationv1.ParamRef, path *field.Path) field.ErrorList {
 	const exclusive = "name and selector are mutually exclusive"
 	var errs field.ErrorList

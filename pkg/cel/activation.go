@@ -19,7 +19,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
-// RequestAttributes tell what authorizer.requestResource stands for.
+// RequestAttributes are the attributes that authorizer.requestResource checks.
 type RequestAttributes = library.Resource
 
 // Input is what an evaluation can read. Maps are plain JSON data; they are
@@ -38,9 +38,9 @@ type Input struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Attributes make up authorizer.requestResource, which fails without them.
 	Attributes RequestAttributes
-	// Outside answers externalData, which fails without it.
+	// Outside answers calls of externalData, which fail without it.
 	Outside Outside
-	// Memory is charged for what evaluations allocate. Nil: nothing bounds it.
+	// Memory is charged for what evaluations allocate; nil means no limit.
 	Memory *memory.Account
 	// Turn, if not nil, is called after every YieldEvery units of work.
 	Turn Turn
@@ -53,22 +53,22 @@ type Input struct {
 type Activation struct {
 	evaluation
 
-	// memos holds one memo for each variable; it is empty until one is touched.
-	// touched lists the variables that are paid, in order.
+	// memos holds one memo for each variable; it is empty until a variable is read. touched
+	// lists the variables whose cost was counted, in order.
 	memos   []memo
 	touched []int
 	frames  quick.Frames
-	traced  int // about the bytes of all Traces, see ForgetTraces
+	traced  int // estimated bytes of all Traces, see ForgetTraces
 }
 
-// evaluation is what Bind gives an Activation anew; the rest of it is room that stays.
+// evaluation is the part of an Activation that Bind and Rebind replace; they keep the buffers.
 type evaluation struct {
 	scope  *Scope
 	in     *Input
 	budget *Budget
 
-	// ctx and spent are of the evaluation under way. spent is the cost of the
-	// variables that it was the first to touch.
+	// ctx and spent belong to the evaluation that runs at present. spent is the cost of the
+	// variables that it was the first to read.
 	ctx   context.Context
 	spent int64
 
@@ -83,14 +83,14 @@ type evaluation struct {
 
 // memo holds the value and cost of a variable.
 type memo struct {
-	// plain is the value for quick evaluations if isPlain, val the one for cel-go if
-	// it is not nil.
+	// plain is the value for quick evaluations if isPlain is set. val is the value for cel-go
+	// if it is not nil.
 	plain any
 	val   ref.Val
 	cost  int64
-	// paid says that the cost was counted; there is no value before that.
+	// paid says that the cost of the variable was counted; before that there is no value.
 	isPlain, paid bool
-	// slow says that the quick evaluator declined.
+	// slow says that the quick evaluator cannot evaluate the variable.
 	slow bool
 }
 
@@ -155,9 +155,9 @@ func orNull(m map[string]any) any {
 	return m
 }
 
-// variablesVal is the value of the name variables: a record whose fields are
-// computed when they are asked for. It answers as k8s.io/apiserver's
-// pkg/cel/lazy does, except that it knows an order.
+// variablesVal is the value of the name variables: a record whose fields are computed when an
+// expression reads them. It behaves as k8s.io/apiserver's pkg/cel/lazy does, except that its
+// fields have an order.
 type variablesVal struct {
 	activation *Activation
 }

@@ -15,30 +15,30 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// What the expressions of one policy may need together, see [Env.Within]. cel-go and
-// the in-tree plugin bound the text of an expression only (100,000 code points), from
-// which macros make any number of nodes, and nested types and calls of generic
-// functions any amount of checking.
+// What all expressions of one policy may need together, see [Env.Within]. cel-go and the
+// in-tree plugin bound only the length of an expression (100,000 code points). Macros expand
+// that to any number of nodes, and nested types and calls of generic functions need any amount
+// of type checking.
 const (
-	// maxNodes bounds syntax-tree nodes with all macros expanded. It is what 1 MiB of
-	// ordinary expressions has; a node takes 5 µs to compile, 1 KiB while it is
-	// compiled and 100 B from then on.
+	// maxNodes bounds syntax-tree nodes after macro expansion. 1 MiB of ordinary expressions
+	// has about as many. A node takes 5 µs to compile, 1 KiB while it is compiled and 100 B
+	// from then on.
 	maxNodes = 200_000
-	// maxSteps bounds what weigher estimates that the type checker has to do. A step is
-	// about 0.1 µs. An ordinary expression takes some hundreds.
+	// maxSteps bounds the weigher's estimate of the type checker's work. A step takes about 0.1
+	// µs. An ordinary expression takes some hundreds.
 	maxSteps = 10_000_000
-	// maxInstructions bounds the programs of regular expressions that are written as
-	// literals. An instruction takes 40 B for as long as the policy exists.
+	// maxInstructions bounds the compiled programs of regular expressions that are literals. An
+	// instruction takes 40 B for as long as the policy exists.
 	maxInstructions = 100_000
 	// maxErrors bounds the text of errors in bytes: cel-go reports up to 100 for each
 	// expression, and quotes the whole line in each.
 	maxErrors = 64 << 10
 )
 
-// weight is what an expression needs, or all of a policy.
+// weight is the estimated cost of compiling an expression, or all expressions of a policy.
 type weight struct{ nodes, steps, instructions int64 }
 
-// compiling is what Scopes need while something is compiled in them: those of one
+// compiling holds what Scopes need only while expressions are compiled. All Scopes of one
 // policy share it.
 type compiling struct {
 	ctx    context.Context
@@ -46,16 +46,16 @@ type compiling struct {
 	errors int // bytes
 }
 
-// alone is for a Scope that is a policy of its own.
+// alone returns a compiling for a Scope that shares its bounds with no other Scope.
 func alone() *compiling { return &compiling{ctx: context.Background()} }
 
-// fit cuts the text of an error, and its issues with it, to what is left for the
-// policy's errors.
+// fit shortens the text of an error, and its issues, to what remains of maxErrors for the
+// policy.
 func (c *compiling) fit(err *CompileError) {
 	const more = "\nmore errors are not shown"
 	if left := max(maxErrors-c.errors, 0); len(err.Text) > left {
 		text := err.Text[:left]
-		// Whole errors, and at least the beginning of one.
+		// Keep whole errors, and at least the beginning of one.
 		if i := strings.LastIndex(text, "\nERROR: "); i > 0 {
 			text = text[:i]
 		} else {
@@ -71,7 +71,7 @@ func (c *compiling) fit(err *CompileError) {
 	c.errors += len(err.Text)
 }
 
-// keptWeight is a weight that exceeds no bound.
+// keptWeight is a weight within all bounds, so that 32 bits suffice.
 type keptWeight struct{ nodes, steps, instructions uint32 }
 
 func (w weight) kept() keptWeight {
@@ -82,8 +82,8 @@ func (w keptWeight) weight() weight {
 	return weight{int64(w.nodes), int64(w.steps), int64(w.instructions)}
 }
 
-// add adds what one more expression needs and returns which bound that exceeds,
-// "" if none.
+// add adds the weight of one more expression and returns the name of the bound that is
+// exceeded, "" if none is.
 func (w *weight) add(more weight) string {
 	w.nodes += more.nodes
 	w.steps += more.steps
@@ -101,9 +101,9 @@ func (w *weight) add(more weight) string {
 
 var nodesText = fmt.Sprintf("the expressions of the policy have more than %d syntax-tree nodes after macros are expanded", maxNodes)
 
-// Within returns e for the expressions of one policy: bounds count all their scopes
-// together, and compiling stops at the next check after ctx ends. In an Env that does
-// not come from Within, bounds count each Scope by itself.
+// Within returns e for the expressions of one policy: the bounds apply to all Scopes of the
+// result together, and compilation stops soon after ctx ends. In an Env that does not come from
+// Within, the bounds apply to each Scope by itself.
 func (e *Env) Within(ctx context.Context) *Env {
 	return &Env{e.languages, &compiling{ctx: ctx}, e.asks}
 }
@@ -129,8 +129,8 @@ func (m countingMacro) Expander() parser.MacroExpander {
 	expand := m.Macro.Expander()
 	return func(eh parser.ExprHelper, target ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
 		out, err := expand(eh, target, args)
-		// Nodes are numbered from 1 on as they are made, and what a macro returns is
-		// what it made last.
+		// Node IDs count up from 1, and the node that a macro returns is the last one that it
+		// made.
 		if out != nil && out.ID() > maxNodes {
 			syntax.Stop(placed{eh.OffsetLocation(out.ID()), nodesText})
 		}
@@ -138,7 +138,7 @@ func (m countingMacro) Expander() parser.MacroExpander {
 	}
 }
 
-// placed is an error at a place of an expression.
+// placed is an error with a location in an expression.
 type placed struct {
 	location common.Location
 	text     string
@@ -146,7 +146,7 @@ type placed struct {
 
 func (e placed) Error() string { return e.text }
 
-// boundError gives an error the form of those that cel-go finds, if it has a place.
+// boundError returns an error in the form of cel-go's own, if it has a location.
 func boundError(expr string, source common.Source, err error) error {
 	var at placed
 	if !errors.As(err, &at) {
@@ -157,7 +157,7 @@ func boundError(expr string, source common.Source, err error) error {
 	return issuesError(expr, celgo.NewIssues(errs))
 }
 
-// parse is cel-go's Env.Parse, ended by ctx.
+// parse is cel-go's Env.Parse, except that it stops when ctx ends.
 func parse(ctx context.Context, env *celgo.Env, expr string) (parsed *celgo.Ast, err error) {
 	text, err := syntax.Text(ctx, expr)
 	if err != nil {
@@ -172,15 +172,15 @@ func parse(ctx context.Context, env *celgo.Env, expr string) (parsed *celgo.Ast,
 	return parsed, nil
 }
 
-// compiled bounds what is compiled at one time, in nodes: one takes up to 3 KiB while it
-// is parsed.
+// compiled limits how many nodes are compiled at the same time in the process: a node takes up
+// to 3 KiB while it is parsed.
 var compiled = semaphore.NewWeighted(maxNodes)
 
-// fewNodes is up to how many nodes an expression is compiled without waiting.
+// fewNodes is the size of an expression up to which compilation does not wait for others.
 const fewNodes = 1024
 
-// acquireNodes waits until an expression may be compiled beside others, and returns what gives its
-// nodes back.
+// acquireNodes waits until compiled has room for the nodes of an expression. The caller must
+// call giveBack afterwards.
 func acquireNodes(ctx context.Context, expr string) (giveBack func(), err error) {
 	nodes := mostNodes(expr)
 	if nodes < fewNodes {
@@ -192,12 +192,13 @@ func acquireNodes(ctx context.Context, expr string) (giveBack func(), err error)
 	return func() { compiled.Release(nodes) }, nil
 }
 
-// mostNodes returns how many nodes an expression can have at most, or maxNodes.
+// mostNodes returns an upper bound for the number of nodes of an expression, at most maxNodes.
 func mostNodes(expr string) int64 {
 	// The densest text is that of macros: 17 nodes for [].map(x,x).
 	nodes := 2 * int64(len(expr))
 	for _, name := range copyingMacros {
-		// Each can double them all. Beyond 2^20, nothing is left to compare.
+		// Each of these macros can double all nodes. Beyond 2^20 the bound exceeds maxNodes
+		// anyway.
 		nodes <<= min(strings.Count(expr, name), 20)
 		if nodes > maxNodes {
 			return maxNodes

@@ -12,13 +12,13 @@ const (
 	ConditionBudget = celconfig.RuntimeCELCostBudgetMatchConditions
 )
 
-// Budget is what evaluations may still cost. When it is exceeded Remaining
-// becomes -1, and every further evaluation with this budget fails.
+// Budget is the cost that is left for evaluations. When it is exceeded, Remaining becomes -1,
+// and every further evaluation with this budget fails.
 type Budget struct {
 	Remaining int64
 }
 
-// charge takes a cost off the budget. No budget is no limit.
+// charge subtracts a cost from the budget. A nil Budget is unlimited.
 func (b *Budget) charge(cost int64) error {
 	if b == nil {
 		return nil

@@ -15,10 +15,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// checkers hands out type checkers for one set of names. A checker knows the
-// variables of one policy while it is lent out and forgets them when it comes
-// back; that is what lets ten thousand policies share a handful of them, where
-// a CEL environment for each would cost a quarter of a millisecond and 100 KiB.
+// checkers is a pool of type checkers for one set of names. A checker knows the variables of
+// one policy while it is in use and forgets them afterwards. So ten thousand policies share a
+// handful of checkers, where a CEL environment for each policy would cost a quarter of a
+// millisecond and 100 KiB.
 type checkers struct {
 	env        *celgo.Env
 	validators []validator
@@ -33,7 +33,7 @@ type scopedChecker struct {
 }
 
 func newCheckers(env *celgo.Env, params, variables bool) (*checkers, error) {
-	// Every minor that is known compares numbers across types (since 1.28).
+	// All supported minors compare numbers across types (since 1.28).
 	base, err := checker.NewEnv(env.Container, env.CELTypeProvider(), checker.CrossTypeNumericComparisons(true))
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func newCheckers(env *celgo.Env, params, variables bool) (*checkers, error) {
 	}
 	c.pool.Put(first)
 	c.pool.New = func() any {
-		// The first one succeeded with the same arguments.
+		// This cannot fail: the call above succeeded with the same arguments.
 		sc, err := lend()
 		if err != nil {
 			panic(err)
@@ -90,8 +90,8 @@ func newCheckers(env *celgo.Env, params, variables bool) (*checkers, error) {
 	return c, nil
 }
 
-// check is cel-go's Env.Check with the fields of "variables" passed in. It ends with
-// ctx where a name is looked up.
+// check is cel-go's Env.Check with the fields of "variables" passed in. When ctx ends, it stops
+// at the next look-up of a name.
 func (c *checkers) check(ctx context.Context, expr string, parsed *celgo.Ast, fields []variable) (_ *ast.AST, _ *celgo.Issues, err error) {
 	// A checker that was stopped does not go back into the pool.
 	defer syntax.Stopped(&err)
@@ -117,8 +117,8 @@ func (c *checkers) check(ctx context.Context, expr string, parsed *celgo.Ast, fi
 	return checked, nil, nil
 }
 
-// validator is a check of literals, with the word without which it has
-// nothing to do: most walk the whole expression in search of one function.
+// validator is a check of literals, with a word that an expression must contain for the check
+// to matter: most checks walk the whole expression in search of one function.
 type validator struct {
 	celgo.ASTValidator
 	word string
@@ -158,7 +158,7 @@ func (p *scopedProvider) FindStructFieldType(structType, field string) (*types.F
 	return p.Provider.FindStructFieldType(structType, field)
 }
 
-// validatorConfig is what validators tell each other.
+// validatorConfig is the configuration that cel-go passes from one validator to the next.
 type validatorConfig map[string]any
 
 func (c validatorConfig) GetOrDefault(name string, value any) any {

@@ -15,10 +15,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
-// toJSON returns what is left of a value after the way that the in-tree plugin
-// sends it: to a protobuf Value, from there to JSON text, and that decoded.
-// Common values take a short cut with the same end; all others, and all that
-// fail, go the whole way, so that texts are the same too.
+// toJSON returns a value as JSON data as the in-tree plugin does, which converts it to a
+// protobuf Value, writes that as JSON text and decodes the text. Common values are converted
+// directly, with the same result. All others, and all that fail, go through the same steps as
+// in-tree, so that the error texts are the same too.
 func toJSON(v ref.Val) (any, error) {
 	if tree, ok := shortcut(v); ok {
 		return tree, nil
@@ -26,7 +26,7 @@ func toJSON(v ref.Val) (any, error) {
 	return detour(v)
 }
 
-// detour is the way of k8s.io/apiserver …/mutating/patch/json_patch.go.
+// detour converts with the steps of k8s.io/apiserver …/mutating/patch/json_patch.go.
 func detour(v ref.Val) (any, error) {
 	pb, err := v.ConvertToNative(reflect.TypeFor[*structpb.Value]())
 	if err != nil {
@@ -47,7 +47,8 @@ func detour(v ref.Val) (any, error) {
 // it, and below its negative, integers become strings.
 const maxSafeInt = 1<<53 - 1
 
-// shortcut returns the end of the detour, or false if it does not know it.
+// shortcut returns the result of detour without its steps, or false if only detour knows the
+// result.
 func shortcut(v ref.Val) (any, bool) {
 	switch v := v.(type) {
 	case types.String:
@@ -88,7 +89,7 @@ func shortcut(v ref.Val) (any, bool) {
 	return nil, false
 }
 
-// toTyped is toJSON without what the detour does to numbers.
+// toTyped is toJSON, but numbers keep their type and value.
 func toTyped(v ref.Val) (any, error) {
 	if tree, ok := typed(v); ok {
 		return tree, nil
@@ -112,7 +113,7 @@ func typed(v ref.Val) (any, bool) {
 	return nil, false
 }
 
-// typedLeaf converts what a list or map of CEL may hold beside JSON data.
+// typedLeaf converts a value that a list or map of CEL may hold and that is not JSON data.
 func typedLeaf(leaf any) (any, bool) {
 	switch leaf := leaf.(type) {
 	case int64:
@@ -204,8 +205,7 @@ func mapTree(v ref.Val) (any, bool) {
 	return nil, false
 }
 
-// dataTree converts JSON data that a value wraps. Parts that stay as they are
-// are shared with it.
+// dataTree converts JSON data that a value wraps. Parts that do not change are shared with it.
 func dataTree(data any) (any, bool) { return quick.Convert(data, dataLeaf) }
 
 func dataLeaf(leaf any) (any, bool) {
@@ -218,8 +218,8 @@ func dataLeaf(leaf any) (any, bool) {
 	return nil, false
 }
 
-// structTree converts the fields of an Object: structpb.NewValue makes all
-// numbers double.
+// structTree converts the fields of an Object, as structpb.NewValue does: all numbers become
+// doubles.
 func structTree(data any) (any, bool) { return quick.Convert(data, structLeaf) }
 
 func structLeaf(leaf any) (any, bool) {
@@ -234,7 +234,7 @@ func structLeaf(leaf any) (any, bool) {
 	return nil, false
 }
 
-// safeInt is an integer as a decoder sees it after cel-go wrote it.
+// safeInt returns an integer as it is decoded from the JSON that cel-go writes for it.
 func safeInt(n int64) any {
 	if n > maxSafeInt || n < -maxSafeInt {
 		return strconv.FormatInt(n, 10)
@@ -242,9 +242,9 @@ func safeInt(n int64) any {
 	return n
 }
 
-// number is a double as a decoder sees it after protojson wrote it: the text
-// of a whole number below 1e21 has no fraction and no exponent, so it is read
-// back as an integer if it fits.
+// number returns a double as it is decoded from the JSON that protojson writes for it: the text
+// of a whole number below 1e21 has no fraction and no exponent, so it is decoded as an integer
+// if it fits.
 func number(f float64) (any, bool) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil, false

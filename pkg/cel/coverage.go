@@ -23,9 +23,9 @@ const (
 	Choice PointKind = "condition"
 	// Operand is one of && or ||, and the predicate of all and exists.
 	Operand PointKind = "operand"
-	// Optional is a value that may be absent and has something else in its place then.
+	// Optional is a value that may be absent, in which case the expression uses another value.
 	Optional PointKind = "optional"
-	// Body is what a macro does for each element.
+	// Body is the part of a macro that is evaluated for each element.
 	Body PointKind = "body"
 )
 
@@ -42,45 +42,45 @@ const (
 // Point is a part of an expression whose evaluations are counted.
 type Point struct {
 	Kind PointKind
-	// Text is the part.
+	// Text is the text of the part.
 	Text string
 	// Start and End are where it begins and ends in the expression, in code points from 0.
 	Start, End int
 	Outcomes   []string
 }
 
-// Coverage counts what evaluations of a Program gave, and knows which of its parts a
-// Trace has. It is safe for concurrent use.
+// Coverage counts the outcomes of the parts of a Program, and knows which parts a Trace
+// records. It is safe for concurrent use.
 type Coverage struct {
-	// Name is what a Trace calls the expression. It must not be set later than the first
+	// Name is the name of the expression in a Trace. It must be set before the first
 	// evaluation.
 	Name   string
 	points []Point
 	hits   [][2]atomic.Int64 // by point and outcome
 	reads  []read
-	// unread is how many places have no entry in reads, since there are too many.
+	// unread is how many places are missing from reads because there are more than maxReads.
 	unread int
 	at     map[int64]node
 }
 
-// node is what is observed of a node of the syntax tree: its index in points and in
+// node says how a node of the syntax tree is observed: its index in points and its index in
 // reads, or -1.
 type node struct {
 	point, read int
 	indexed     bool // it is x[y], x.?y or x[?y]
 }
 
-// Points returns the points of the expression, the whole of it first and the others in
-// the order of the text. The list must not be modified.
+// Points returns the points of the expression: first the expression as a whole, then the others
+// in the order of the text. The list must not be modified.
 func (c *Coverage) Points() []Point { return c.points }
 
 // Hits returns how many times a point had an outcome.
 func (c *Coverage) Hits(point, outcome int) int64 { return c.hits[point][outcome].Load() }
 
-// Coverage returns what was counted, nil if the Env does not observe.
+// Coverage returns the counts of the program's parts, nil without Options.Observe.
 func (p *Program) Coverage() *Coverage { return p.coverage }
 
-// Coverage returns that of a variable, nil if there is none.
+// Coverage returns the Coverage of a variable's expression, nil if there is none.
 func (s *Scope) Coverage(variable string) *Coverage {
 	if i, ok := s.byName[variable]; ok {
 		return s.variables[i].program.coverage
@@ -144,19 +144,19 @@ func (f *pointFinder) add(e ast.Expr, kind PointKind, outcomes ...string) {
 	f.addAs(e, e, kind, outcomes...)
 }
 
-// addAs adds a point that is shown as another node than that which is evaluated.
+// addAs adds a point for the node e, with the text of the node shown.
 func (f *pointFinder) addAs(e, shown ast.Expr, kind PointKind, outcomes ...string) {
 	start, end := f.extent(shown)
 	f.at[e.ID()] = Point{Kind: kind, Text: f.text(shown), Start: start, End: end, Outcomes: outcomes}
 }
 
-// visit adds the points and reads of an expression and what is below it.
+// visit adds the points and reads of an expression and of its operands.
 func (f *pointFinder) visit(e ast.Expr) {
 	f.read(e)
 	f.below(e)
 }
 
-// below is visit for what is below an expression.
+// below adds the points and reads of the operands of an expression.
 func (f *pointFinder) below(e ast.Expr) {
 	if next, rest := link(e); next != nil {
 		f.below(next) // it is part of what e reads
@@ -223,7 +223,8 @@ func accumulator(e ast.Expr) bool {
 	return e.Kind() == ast.IdentKind && (strings.HasPrefix(e.AsIdent(), "@") || e.AsIdent() == "__result__")
 }
 
-// gathered returns what a step adds to its accumulator, or the step.
+// gathered returns the operand that a loop step adds to the accumulator, or step itself if it
+// has another form.
 func gathered(step ast.Expr) ast.Expr {
 	for _, arg := range step.AsCall().Args() {
 		if accumulator(arg) {
@@ -252,7 +253,7 @@ func (f *pointFinder) extent(e ast.Expr) (start, end int) {
 	if start > end {
 		return 0, f.length
 	}
-	// A call of a function stands at its bracket.
+	// cel-go's location of a call of a function is its opening bracket.
 	name := ""
 	switch {
 	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly():
@@ -263,7 +264,7 @@ func (f *pointFinder) extent(e ast.Expr) (start, end int) {
 	if begin := start - len([]rune(name)); begin >= 0 && string(f.source[begin:start]) == name {
 		start = begin
 	}
-	// The brackets behind the last argument belong to no node.
+	// Closing brackets after the last argument belong to no node.
 	end = min(end, f.length)
 	open := 0
 	for i, r := range f.source[start:] {
@@ -278,10 +279,10 @@ func (f *pointFinder) extent(e ast.Expr) (start, end int) {
 	return start, end // a bracket within a text
 }
 
-// maxPointText is how long the text of a Point is at most, in characters.
+// maxPointText bounds the text of a Point, in characters.
 const maxPointText = 60
 
-// text returns an expression on one line, cut if it is long.
+// text returns an expression on one line, cut to maxPointText.
 func (f *pointFinder) text(e ast.Expr) string { return cutText(f.whole(e), maxPointText) }
 
 // whole returns an expression on one line.

@@ -12,29 +12,29 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// A Function is a function or a macro that expressions may call, for those who help to
-// write them.
+// A Function is a function or a macro that expressions may call, described for completion and
+// documentation.
 type Function struct {
 	Name string
-	// Doc says what it does, as far as its library does; it may be empty.
+	// Doc is the description in the function's library; it may be empty.
 	Doc string
 	// Overloads are its forms; a macro has none.
 	Overloads []Overload
 	Macro     bool
-	// Member says that there is a form for a target, Global that there is one without.
+	// Member says that some form has a receiver (x.f()), Global that some form has none (f(x)).
 	Member, Global bool
 }
 
 // An Overload is a form of a function, with the names of types.
 type Overload struct {
 	Member bool
-	// Args begin with the target of a member.
+	// Args are the types of the arguments. For a member function the receiver is the first.
 	Args   []string
 	Result string
 }
 
-// Functions returns the functions and macros of the language by their names, without
-// operators.
+// Functions returns the functions and macros that an expression for want may call, sorted by
+// name, without operators.
 func (s *Scope) Functions(want Want) ([]Function, error) {
 	lang, err := s.env.language(s.vars.Mode, want == Object || want == JSONPatch || want == TypedPatch, s.asks)
 	if err != nil {
@@ -78,12 +78,13 @@ func (s *Scope) Functions(want Want) ([]Function, error) {
 	return out, nil
 }
 
-// isWord says that a name is not that of an operator, such as _+_, @in or in.
+// isWord reports whether a name is that of a function and not of an operator, such as _+_, @in
+// or in.
 func isWord(name string) bool {
 	return name != "in" && name[0] != '_' && name[0] != '!' && name[0] != '-' && !strings.Contains(name, "@")
 }
 
-// TypeOf returns the type of an expression in the words of CEL. Errors are those of Compile.
+// TypeOf returns the CEL type of an expression. Its errors are those of Compile.
 func (s *Scope) TypeOf(expr string) (_ Type, err error) {
 	if s.compiling.ctx.Err() != nil {
 		return Type{}, syntax.Interrupted(s.compiling.ctx)

@@ -8,11 +8,9 @@
 // by many goroutines at once after they are built; an Activation belongs to
 // one.
 //
-// Meaning, cost and error texts are those of the in-tree admission plugins
-// (k8s.io/apiserver pkg/admission/plugin/cel). What differs is where the work
-// is done: nothing that depends on a policy is put into a CEL environment, so
-// that all policies of a process share one. Values are plain JSON data (see
-// package tree) and are read where they lie; nothing is converted or copied
-// before an expression asks for it, and nothing that was passed in or handed
-// out is ever modified.
+// Meaning, cost and error texts are those of the in-tree admission plugins (k8s.io/apiserver
+// pkg/admission/plugin/cel). The difference is that nothing that depends on a policy is put
+// into a CEL environment, so that all policies of a process share one. Values are plain JSON
+// data (see package tree). They are converted or copied only when an expression needs that, and
+// never modified, whether they were passed in or returned.
 package cel

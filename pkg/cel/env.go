@@ -12,57 +12,56 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// The minors whose language can be asked for. The first is the first that served
-// MutatingAdmissionPolicy. The current one is that of the libraries in go.mod. What is
-// newer is held against its own libraries by test/next.
+// The supported minors. The oldest is the first that served MutatingAdmissionPolicy. Current is
+// that of the Kubernetes libraries in go.mod. test/next compares newer minors with their own
+// libraries.
 const (
 	oldestMinor  = 32
 	currentMinor = 37
 	newestMinor  = 38
 )
 
-// Options choose a language.
+// Options select a language.
 type Options struct {
-	// Version is a Kubernetes minor such as "1.37", from 1.32 to 1.38. Empty means
-	// the minor whose decisions mapd makes, which is Current.
+	// Version is a Kubernetes minor such as "1.37", from 1.32 to 1.38. Empty means Current, the
+	// minor whose behaviour mapd follows.
 	Version string
-	// CELGo evaluates all expressions with cel-go, and none with package quick. It is
-	// what tests and benchmarks of package quick compare with.
+	// CELGo evaluates all expressions with cel-go and none with package quick. Tests and
+	// benchmarks use it to compare the two.
 	CELGo bool
-	// Observe makes programs count what their parts give, see Program.Coverage, and keep
-	// what they read, see Activation.TakeTrace. They are evaluated with cel-go, and no two
-	// policies share one.
+	// Observe makes programs count the outcomes of their parts, see Program.Coverage, and
+	// record what they read, see Activation.TakeTrace. Such programs are evaluated with cel-go,
+	// and policies do not share them.
 	Observe bool
 }
 
-// Env is the expression language of one Kubernetes minor. It is safe for
-// concurrent use and is meant to be shared by all policies: it is the costly
-// part, a Scope is nearly free.
+// Env is the expression language of one Kubernetes minor. It is safe for concurrent use. All
+// policies should share one, since making it is expensive; making a Scope costs almost nothing.
 type Env struct {
 	*languages
-	// compiling counts what one policy compiles. Only Within sets it.
+	// compiling holds the bounds of one policy. Only Within sets it.
 	compiling *compiling
 	asks      bool // see Asking
 }
 
 // languages are the parts of an Env that all policies share.
 type languages struct {
-	// of are indexed by Mode, by whether patch types exist, and by whether externalData
-	// does. Each is built when first needed: a server never needs those of Mode New.
+	// of is indexed by Mode, by whether patch types exist, and by whether externalData exists.
+	// Each entry is built when it is first needed: a server never needs those of Mode New.
 	of       [2][2][2]func() (*language, error)
 	shared   shared
 	celGo    bool // see Options
 	observes bool // Options.Observe
 }
 
-// Current is the version whose decisions mapd makes, and the language of Options that name
-// none.
+// Current is the version whose behaviour mapd follows, and the default of Options.Version.
 const Current = "1.37"
 
 // Newest is the newest version whose language is known.
 const Newest = "1.38"
 
-// Assumed says what a server of a minor beyond Current is taken to do; "" up to it.
+// Assumed returns a text that says which behaviour mapd assumes for a server whose minor is
+// newer than Current; "" for others.
 func Assumed(minor int) string {
 	switch {
 	case minor <= currentMinor:
@@ -73,13 +72,13 @@ func Assumed(minor int) string {
 	return fmt.Sprintf("1.%d is not known: expressions have the functions of %s, and all else is decided as on %s", minor, Newest, Current)
 }
 
-// Nearest is the version whose language comes nearest to that of a server's
-// minor: the minor's own, else the oldest or the newest that is known.
+// Nearest returns the supported version for a server's minor: the minor itself, else the oldest
+// or the newest.
 func Nearest(minor int) string {
 	return fmt.Sprintf("1.%d", min(max(minor, oldestMinor), newestMinor))
 }
 
-// Minors are the versions that Options take, the newest first.
+// Minors returns the versions that Options accept, the newest first.
 func Minors() []string {
 	var out []string
 	for minor := newestMinor; minor >= oldestMinor; minor-- {
@@ -98,8 +97,8 @@ func NewEnv(opts Options) (*Env, error) {
 	for mode := range e.of {
 		known := minor
 		if Mode(mode) == New {
-			// What is stored must still be readable after one step back, so a
-			// server takes only what its predecessor knew (spec §6.2).
+			// A stored expression must still compile after a downgrade by one minor, so a
+			// server accepts only what the minor before it supports (spec §6.2).
 			known--
 		}
 		for patch := range e.of[mode] {
@@ -110,7 +109,7 @@ func NewEnv(opts Options) (*Env, error) {
 			}
 		}
 	}
-	// A fault in the table of libraries shows now, not at the first policy.
+	// Report an error in the table of libraries now, not at the first policy.
 	if _, err := e.of[Stored][0][0](); err != nil {
 		return nil, err
 	}
@@ -132,25 +131,25 @@ func parseMinor(s string) (uint, error) {
 	return uint(minor), nil
 }
 
-// Mode says which of the two environments of a server is meant (spec §6.2).
+// Mode selects one of the two environments of a server (spec §6.2).
 type Mode uint8
 
 const (
-	// Stored is for expressions that run: everything the minor knows.
+	// Stored is for expressions that run. It has everything that the minor supports.
 	Stored Mode = iota
-	// New is for expressions that are about to be stored: what the minor
-	// before knew.
+	// New is for expressions that are about to be stored. It has what the minor before
+	// supports.
 	New
 )
 
-// language is a CEL environment without anything of a particular policy. The
-// names that differ between policies (params, variables) are added by the
-// checkers, because they cost nothing there and an environment each here.
+// language is a CEL environment that contains nothing of a particular policy. The checkers add
+// the names that differ between policies (params, variables), since that is cheaper than an
+// environment for each policy.
 type language struct {
 	env      *celgo.Env
 	planner  *planner
 	checkers [2][2]*checkers // by whether params, variables are declared
-	// What the weigher knows of functions and names.
+	// The declarations of functions and names, for the weigher.
 	overloads map[string][]overload
 	names     map[string]*form
 }

@@ -23,7 +23,7 @@ func (budgetError) Error() string {
 
 func (budgetError) Unwrap() error { return apiservercel.ErrOutOfBudget }
 
-// errNoVariables is for callers that mix up their scopes.
+// errNoVariables is the error of Define in a scope without Vars.Variables.
 var errNoVariables = errors.New("this scope declares no variables")
 
 // CompileError says why an expression does not compile.

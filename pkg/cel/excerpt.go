@@ -19,7 +19,7 @@ type Excerpt struct {
 	Form Form
 	// Text is the value; of a Hidden one it is empty.
 	Text string
-	// Cut says that the value goes on.
+	// Cut says that Text is only the beginning of the value.
 	Cut bool
 }
 
@@ -28,13 +28,13 @@ type Form uint8
 
 // The forms of an Excerpt.
 const (
-	// JSON is for what JSON can say.
+	// JSON is for values that have a JSON form.
 	JSON Form = iota
-	// Plain is for what it cannot, such as optional.none().
+	// Plain is for values without one, such as optional.none().
 	Plain
 	// Failure is the text of an error.
 	Failure
-	// Hidden is for what may be in a Secret.
+	// Hidden is for values that may be in a Secret.
 	Hidden
 )
 
@@ -82,8 +82,9 @@ const (
 	maxNesting = 16
 )
 
-// shown returns a value as text; hidden says that it may be in a Secret. What is true or
-// false does not tell much of a Secret, and conditions would say nothing without it.
+// shown returns a value as text; hidden says that it may be in a Secret. Booleans are shown all
+// the same: they reveal little of a Secret, and the trace of a condition would be useless
+// without them.
 func shown(v ref.Val, hidden bool) (out Excerpt) {
 	if _, ok := v.(types.Bool); hidden && !ok {
 		return Excerpt{Form: Hidden}
@@ -95,7 +96,7 @@ func shown(v ref.Val, hidden bool) (out Excerpt) {
 	}
 	w := excerpter{}
 	defer func() {
-		if recover() != nil { // a value that cannot be gone through any more
+		if recover() != nil { // the value panicked while it was read
 			out = Excerpt{Plain, string(w.text), true}
 		}
 	}()
@@ -107,14 +108,14 @@ func shown(v ref.Val, hidden bool) (out Excerpt) {
 	return Excerpt{form, string(w.text), w.cut}
 }
 
-// excerpter writes the beginning of a value. It looks at little more than it writes.
+// excerpter writes the beginning of a value. It reads little more of the value than it writes.
 type excerpter struct {
 	text []byte
-	// plain says that it is no JSON, cut that something was left out.
+	// plain says that the text is not JSON, cut that a part of the value is missing.
 	plain, cut bool
 }
 
-// raw appends as much of a text as there is room for, and no half characters.
+// raw appends as much of a text as fits, without splitting a character.
 func (w *excerpter) raw(s string) {
 	if room := maxValueText - len(w.text); len(s) > room {
 		w.cut = true
@@ -142,7 +143,7 @@ func (w *excerpter) quoted(s string) {
 	w.cut = w.cut || cut
 }
 
-// call writes what JSON has no form for.
+// call writes a value that has no JSON form as the call of a function.
 func (w *excerpter) call(function string, arg func()) {
 	w.plain = true
 	w.raw(function + "(")
@@ -206,7 +207,7 @@ func (w *excerpter) value(v any, depth int) {
 	}
 }
 
-// many stands for a map that is too large.
+// many writes a placeholder for a map that is too large.
 func (w *excerpter) many(n int) {
 	w.raw(fmt.Sprintf("{%d entries", n))
 	w.cut = true

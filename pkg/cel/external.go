@@ -12,23 +12,25 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// Outside answers what expressions ask of providers of external data.
+// Outside queries providers of external data for expressions.
 type Outside interface {
-	// External returns the values that a provider has for keys, which are all
-	// different. Keys for which it has none are missing. It may block until ctx ends.
+	// External returns the values that a provider has for keys, which are all different. The
+	// result lacks the keys for which the provider has no value. External may block until ctx
+	// ends.
 	External(ctx context.Context, provider string, keys []string) (map[string]string, error)
 }
 
-// Asking returns e with the function externalData in mutations and variables, for
-// policies that no server runs itself.
+// Asking returns e with the function externalData in mutations and variables, for policies that
+// only mapd runs and no API server.
 func (e *Env) Asking() *Env {
 	out := *e
 	out.asks = true
 	return &out
 }
 
-// externalDataName is externalData(provider, keys), whose value is a map from those of
-// the keys for which the provider has a value. No Kubernetes has it.
+// externalDataName is the name of the function externalData(provider, keys). It returns a map
+// from keys to values, without the keys for which the provider has no value. Kubernetes has no
+// such function.
 const externalDataName = "externalData"
 
 var externalData = celgo.Function(externalDataName,
@@ -36,13 +38,13 @@ var externalData = celgo.Function(externalDataName,
 		celgo.MapType(celgo.StringType, celgo.StringType),
 		celgo.BinaryBinding(func(_, _ ref.Val) ref.Val { return types.NewErr("externalData: nothing outside can be asked") })))
 
-// What a call of externalData costs, beside 1, and each of its keys; and how many keys it
-// may have.
+// The cost of a call of externalData, in addition to 1, the cost of each key, and the largest
+// number of keys.
 const (
 	askCost    = 10_000
 	askKeyCost = 100
 	maxAskKeys = 1000
-	// maxProviderName is that of any object's name.
+	// maxProviderName is the largest length of an object's name.
 	maxProviderName = 253
 )
 

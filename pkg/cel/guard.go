@@ -12,10 +12,10 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// A cost is counted once a call has returned, and some calls cost little however long
-// they take. So calls whose time or memory depends on their operands are guarded: their
-// operands are looked at before they run, what they take is counted, and those that
-// can take long are done in steps between which the context is asked.
+// cel-go counts the cost of a call after it has returned, and some calls cost little however
+// long they take. So calls whose time or memory depends on their operands are guarded: the
+// guard looks at the operands first, counts the work and the memory of the call, and does calls
+// that can take long in steps, between which it checks the context.
 
 // guard executes a call, or returns an error value instead.
 type guard func(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val
@@ -26,15 +26,15 @@ type call struct {
 	args  []interpreter.InterpretableV2
 	impl  *functions.Overload
 	guard guard
-	// inTurn is whether operands after one that fails are not looked at, and the call then
-	// costs nothing.
+	// inTurn says that operands are evaluated in order, that those after a failed one are not
+	// evaluated, and that the call costs nothing then.
 	inTurn bool
 	// regex is the pattern of a call of matches, find or findAll if it is constant.
 	regex *pattern
 }
 
-// guarded replaces the calls of guarded functions. It must come before decorators that
-// look at values or costs.
+// guarded replaces the calls of guarded functions. It must come before decorators that observe
+// values or costs.
 func guarded(dispatcher interpreter.Dispatcher) interpreter.InterpretableDecoratorV2 {
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		was, ok := i.(interpreter.InterpretableCall)
@@ -53,14 +53,14 @@ func guarded(dispatcher interpreter.Dispatcher) interpreter.InterpretableDecorat
 			c.impl, _ = dispatcher.FindOverload(was.Function())
 		}
 		err := c.compileRegex()
-		// cel-go makes a call with a constant pattern one of any number of operands.
+		// cel-go makes a call with a constant pattern one with any number of operands.
 		c.inTurn = reflect.TypeOf(was) == variadic || c.regex != nil
 		return c, err
 	}
 }
 
-// variadic is cel-go's type of calls of any number of operands; those of one and two look
-// at all of them first.
+// variadic is cel-go's type of calls with any number of operands. The types for one and for two
+// operands evaluate all of them before they look for errors.
 var variadic = reflect.TypeOf(interpreter.NewCall(0, "", "", nil, nil))
 
 // Exec follows cel-go's calls of one, two and any number of operands.
@@ -109,10 +109,11 @@ func (c *call) plain(args []ref.Val) ref.Val {
 	return types.NewErr("no such overload: %s", c.Function())
 }
 
-// ticking makes the loops of a program count their turns. A condition is evaluated
-// once a turn, and nothing but its loop looks at it; so this decorator comes last.
+// ticking makes the loops of a program count their iterations. It wraps the condition of a
+// loop, which is evaluated once per iteration and is used by the loop only. It must be the last
+// decorator.
 func ticking(checked *ast.AST) interpreter.InterpretableDecoratorV2 {
-	bytes := map[int64]int64{} // that a turn gathers, by the loop's condition
+	bytes := map[int64]int64{} // bytes that an iteration adds to the result, by the ID of the loop's condition
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.ComprehensionKind {
 			return
@@ -129,20 +130,20 @@ func ticking(checked *ast.AST) interpreter.InterpretableDecoratorV2 {
 	}
 }
 
-// tick is the condition of a loop.
+// tick is the condition of a loop, and counts its iterations.
 type tick struct {
 	interpreter.InterpretableV2
 	bytes int64
 }
 
-// ticks is how many turns' work is counted at once, at random: looking for the Activation
-// takes longer than many turns. Memory is counted exactly, or the same request would be
-// refused on one replica and allowed on another.
+// ticks is how many iterations a counted one stands for: an iteration is counted with a
+// probability of 1/ticks, since finding the Activation takes longer than many iterations.
+// Memory is counted exactly, or the same request would be refused on one replica and allowed on
+// another.
 const ticks = 32
 
-// turns counts turns of a loop. cel-go's counter of costs keeps what it has seen, and
-// each turn goes through all that the turns before have left: a turn after 100,000
-// others takes 100 µs.
+// turns counts iterations of a loop. cel-go's cost tracker keeps the values that it has seen
+// and searches them at each iteration, so an iteration after 100,000 others takes 100 µs.
 func (a *Activation) turns(n int64) {
 	if a == nil {
 		return
@@ -167,11 +168,11 @@ func (t *tick) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 
 func (t *tick) Eval(vars interpreter.Activation) ref.Val { return t.Exec(interpreter.AsFrame(vars)) }
 
-// bigLiteral is the number of parts from which on a literal's memory is counted. Its
-// cost does not depend on them.
+// bigLiteral is the number of parts from which on the memory of a literal is counted. Its CEL
+// cost does not depend on their number.
 const bigLiteral = 16
 
-// making makes big literals count their memory. Like ticking it comes last.
+// making makes big literals count their memory. Like ticking it must be a last decorator.
 func making(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	if c, ok := i.(interpreter.InterpretableConstructor); ok && len(c.InitVals()) >= bigLiteral {
 		return &literal{i, int64(len(c.InitVals()))}, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/quantity"
 )
 
-// guards lists every function whose time or memory its CEL cost does not bound.
-// TestGuards holds them against the functions of the environment.
+// guards has every function whose time or memory its CEL cost does not bound. TestGuards
+// compares it with the functions of the environment.
 var guards = map[string]guard{
 	"_==_": equality,
 	"_!=_": equality,
@@ -41,7 +41,7 @@ var guards = map[string]guard{
 	"contains":              readingText(4, 0),
 	"startsWith":            readingText(1, 0),
 	"endsWith":              readingText(1, 0),
-	"charAt":                readingText(4, 4), // all of these make runes of a string
+	"charAt":                readingText(4, 4), // these functions convert a string to runes
 	"substring":             readingText(4, 5),
 	"lowerAscii":            readingText(4, 5),
 	"upperAscii":            readingText(4, 5),
@@ -90,7 +90,7 @@ var guards = map[string]guard{
 	"getQuery":       querying,
 	"semver":         readingText(8, 4),
 	"isSemver":       readingText(8, 4),
-	"validate":       readingText(64, 1), // regular expressions of its own
+	"validate":       readingText(64, 1), // matches regular expressions of its own
 	"format.named":   readingText(1, 0),
 	"labelSelector":  selecting,
 	"fieldSelector":  selecting,
@@ -107,8 +107,8 @@ var guards = map[string]guard{
 	"asApproximateFloat": reckoning,
 }
 
-// readingText is for functions that go through their strings so many times and make so
-// many copies of them.
+// readingText guards functions that read their strings a number of times and make a number of
+// copies of them.
 func readingText(times, copies int) guard {
 	return func(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 		if size := textSize(args); size > lightText {
@@ -133,7 +133,7 @@ func textSize(args []ref.Val) (size int) {
 	return size
 }
 
-// equality does == and !=, which are not functions to cel-go.
+// equality guards == and !=, which cel-go does not call as functions.
 func equality(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	x, y := args[0], args[1]
 	switch {
@@ -153,7 +153,7 @@ func equality(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Va
 	return equal
 }
 
-// membership does `in`.
+// membership guards `in`.
 func membership(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	list, ok := args[1].(traits.Lister)
 	switch {
@@ -173,14 +173,14 @@ func sizeOfList(list traits.Sizer) int64 {
 	return int64(size)
 }
 
-// maxList bounds how long lists become that are put together of others. They take
-// no room, so their length can double at each step; a loop over so many elements
-// costs more than the limit.
+// maxList bounds the length of concatenated lists. They refer to their operands and take no
+// memory, so that their length can double at each step; a loop over more elements exceeds the
+// cost limit anyway.
 const maxList = 1 << 20
 
 var errList = fmt.Errorf("operation cancelled: a list of more than %d elements was put together", maxList)
 
-// adding does +. Lists are not copied, strings are.
+// adding guards +. Lists are not copied, strings are.
 func adding(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	if size := textSize(args); size > lightText {
 		a := activationOf(frame)
@@ -196,7 +196,7 @@ func adding(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val 
 	return c.plain(args)
 }
 
-// replacing counts what a replacement makes, which can be the product of two texts.
+// replacing counts the bytes that a replacement makes, which can be the product of two lengths.
 func replacing(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	var texts [3]string
 	for i := range texts {
@@ -223,7 +223,7 @@ func replacing(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.V
 	return c.plain(args)
 }
 
-// splitting counts the elements that a text is split into.
+// splitting counts the elements that a string is split into.
 func splitting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	s, ok := args[0].(types.String)
 	by, also := args[1].(types.String)
@@ -241,7 +241,7 @@ func splitting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.V
 	return c.plain(args)
 }
 
-// joining does join, which would write values of all sizes into an error.
+// joining executes join, since cel-go's would write values of any size into an error.
 func joining(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	list, ok := args[0].(traits.Lister)
 	if !ok {
@@ -259,8 +259,8 @@ func joining(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val
 	return c.plain(args)
 }
 
-// formatting counts what is formatted, aggregates as they are written out, and the
-// digits that a precision asks for.
+// formatting counts the text of the values that are formatted, and the digits that a precision
+// asks for.
 func formatting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	s, ok := args[0].(types.String)
 	list, also := args[1].(traits.Lister)
@@ -271,12 +271,12 @@ func formatting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.
 	digits, clauses := precisions(string(s))
 	a.use(int64(2*len(s)) + 2*digits)
 	a.chargeWork(clauseWork*clauses + int64(len(s)/workBytes) + digits/workBytes)
-	// What is nested is copied once a level; %x writes two digits for a byte.
+	// Nested values are copied once for each level, and %x writes two digits for a byte.
 	args = []ref.Val{s, a.watchCopies(list, 4, 2*slotBytes)}
 	return c.plain(args)
 }
 
-// clauseWork is for what a clause of a number does to find a locale.
+// clauseWork is the work to find a locale, which format does for each clause of a number.
 const clauseWork = 16
 
 // precisions returns how many digits the clauses of a format ask for, and how many
@@ -301,7 +301,7 @@ func precisions(format string) (digits, clauses int64) {
 	}
 }
 
-// searching does indexOf and lastIndexOf. cel-go looks for a string at each place,
+// searching executes indexOf and lastIndexOf. cel-go's compare the string at each position,
 // which takes the product of both lengths.
 func searching(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	s, ok := args[0].(types.String)
@@ -325,7 +325,7 @@ func searching(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.V
 			return c.plain(args)
 		}
 	}
-	// Places count from the left in a text and from the right in its mirror image.
+	// lastIndexOf searches the reversed string, so positions count from the right.
 	last := c.Function() == "lastIndexOf"
 	if last {
 		to := len(runes)
@@ -353,7 +353,7 @@ func mirror(runes []rune) {
 	}
 }
 
-// search returns where part begins in runes for the first time, or -1, after Knuth,
+// search returns the first position of part in runes, or -1. It uses the algorithm of Knuth,
 // Morris and Pratt.
 func (a *Activation) search(runes, part []rune) int {
 	a.use(8 * int64(len(part)))
@@ -383,8 +383,9 @@ func (a *Activation) search(runes, part []rune) int {
 	return -1
 }
 
-// traversing is for functions of lists whose cost is that of all that is in them. It
-// is counted after them, and takes as long as they do: lists that share unfold.
+// traversing guards functions of lists whose cost is that of all nested values. cel-go counts
+// the cost afterwards, which takes as long as the function, since a list that is shared counts
+// each time it occurs.
 func traversing(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	t := traversed{}
 	if !t.value(args[0]) {
@@ -427,10 +428,10 @@ func (t *traversed) value(v ref.Val) bool {
 	return t.cost <= celconfig.PerCallLimit && t.nodes <= maxTraversed
 }
 
-// maxTraversed bounds the nodes of a value that is traversed, costless ones included.
+// maxTraversed bounds the nodes of a traversed value, including those without a cost.
 const maxTraversed = 4 * celconfig.PerCallLimit
 
-// comparing is for functions that compare each element of a list with each of another.
+// comparing guards functions that compare each element of a list with each element of another.
 func comparing(factor uint64) guard {
 	return func(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 		x, ok := args[0].(traits.Lister)
@@ -444,8 +445,8 @@ func comparing(factor uint64) guard {
 	}
 }
 
-// sorting is for functions whose cost is the square of a list's length. The elements
-// that they return are those of the first list.
+// sorting guards functions whose cost is the square of a list's length and which return the
+// elements of their first list.
 func sorting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	keys, ok := args[len(args)-1].(traits.Lister)
 	if !ok {
@@ -468,7 +469,7 @@ func sorting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val
 	return unwatch(c.plain(watched))
 }
 
-// copying is for functions that copy the elements of lists, however deep.
+// copying guards functions that copy the elements of lists, however deeply nested.
 func copying(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	list, ok := args[0].(traits.Lister)
 	if !ok {
@@ -478,7 +479,7 @@ func copying(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val
 	return unwatch(c.plain(watched))
 }
 
-// ranging does lists.range.
+// ranging guards lists.range.
 func ranging(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	if n, ok := args[0].(types.Int); ok && n > lightText {
 		a := activationOf(frame)
@@ -500,7 +501,7 @@ func querying(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Va
 	return c.plain(args)
 }
 
-// selecting is for selectors in text, whose cost is 25 for each code point.
+// selecting guards the parsing of selectors, whose cost is 25 for each code point.
 func selecting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	if s, ok := args[len(args)-1].(types.String); ok && len(s) > lightText {
 		a := activationOf(frame)
@@ -511,7 +512,7 @@ func selecting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.V
 	return c.plain(args)
 }
 
-// quantities reads quantities.
+// quantities guards functions that parse quantities.
 func quantities(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	s, ok := args[0].(types.String)
 	if !ok {
@@ -524,12 +525,12 @@ func quantities(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.
 	return c.plain(args)
 }
 
-// reckoning is for functions of quantities.
+// reckoning guards functions that calculate with quantities.
 func reckoning(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	activationOf(frame).reckon()
 	return c.plain(args)
 }
 
-// reckon counts the work of reading quantities within quantity.Max, or of reckoning with
+// reckon counts the work of parsing quantities within quantity.Max, or of calculating with
 // them.
 func (a *Activation) reckon() { a.chargeWork(quantity.Max / 64) }

@@ -12,18 +12,17 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// versioned are options of an environment that minors have from from on, and
-// until until if that is not 0.
+// versioned are options of an environment, the first minor that has them (from), and the first
+// that does not have them any more (until); until is 0 if all later minors have them.
 type versioned struct {
 	from, until uint
 	env         []celgo.EnvOption
 }
 
-// libraries is the table of k8s.io/apiserver/pkg/cel/environment (base.go), in
-// its order. That package also says which version a running API server has, for
-// which it needs feature gates, metrics and Prometheus; and it builds an
-// environment of all that it knows beside each that is asked for. A test
-// compares the environments.
+// libraries is the table of k8s.io/apiserver/pkg/cel/environment (base.go), in its order. mapd
+// does not import that package: it needs feature gates, metrics and Prometheus to find the
+// version of a running API server, and builds a second environment with all libraries for each
+// one. A test compares the environments.
 var libraries = []versioned{
 	{env: []celgo.EnvOption{
 		celgo.HomogeneousAggregateLiterals(),
@@ -65,7 +64,7 @@ var isMask = celgo.Function("isMask", celgo.MemberOverload("cidr_is_mask", []*ce
 		return types.Bool(network.Prefix == network.Prefix.Masked())
 	})))
 
-// baseEnv returns the environment of expressions of a minor without patch types.
+// baseEnv returns a minor's environment for expressions without patch types.
 func baseEnv(minor uint) (*celgo.Env, error) {
 	base := options{program: []celgo.ProgramOption{
 		celgo.EvalOptions(celgo.OptOptimize, celgo.OptTrackCost),

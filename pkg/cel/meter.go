@@ -11,30 +11,29 @@ import (
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
-// Turn decides when an evaluation that takes long goes on.
+// Turn schedules evaluations that take long.
 type Turn interface {
-	// Yield is called after every YieldEvery units of work. It may block; its error
-	// ends the evaluation.
+	// Yield is called after every YieldEvery units of work. It may block to let other
+	// evaluations run; its error ends the evaluation.
 	Yield(ctx context.Context) error
 }
 
-// The bounds of one evaluation beyond its cost. In-tree has none of them.
+// The bounds of one evaluation in addition to its cost. In-tree has none of them.
 const (
 	// MaxMemory bounds the bytes that the values of one evaluation, variables
 	// included, take as they are made, whether they are still in use or not.
 	MaxMemory = 64 << 20
-	// MaxResult bounds the JSON text of a result, with everything that it shares
-	// written out. It is the most that an API server reads of a request
-	// (k8s.io/apiserver …/server/config.go: MaxRequestBodyBytes) and that the copies
-	// of one JSON Patch may add there (JSONPatchMaxCopyBytes).
+	// MaxResult bounds the JSON text of a result, in which shared parts count each time they
+	// occur. An API server has the same limit for a request (k8s.io/apiserver
+	// …/server/config.go: MaxRequestBodyBytes) and for what the copies of one JSON Patch may
+	// add to it (JSONPatchMaxCopyBytes).
 	MaxResult = quick.MaxResult
-	// YieldEvery is how much work an evaluation does until it looks at its context
-	// and asks its Turn. A unit is a turn of a loop, a node of a value, or 64 bytes
-	// of a string.
+	// YieldEvery is the work after which an evaluation checks its context and calls its Turn. A
+	// unit is an iteration of a loop, a node of a value, or 64 bytes of a string.
 	YieldEvery = quick.YieldEvery
 
-	// chargeStep is how many bytes an evaluation makes before it charges the account.
-	// Usual evaluations make less.
+	// chargeStep is how many bytes an evaluation allocates before it charges the
+	// memory.Account. Usual evaluations allocate less.
 	chargeStep = 16 << 10
 	workBytes  = quick.WorkBytes
 	slotBytes  = quick.SlotBytes
@@ -49,23 +48,25 @@ var (
 type gauge struct {
 	account *memory.Account
 	turn    Turn
-	// made are the bytes of values so far; charged is how much of them the account knows.
+	// made are the bytes of values so far; charged is the part of them that the Account was
+	// charged.
 	made, charged int64
 	work          int64
 	// unpaid is the cost of work that was refused because it costs too much.
 	unpaid int64
-	// turned are the turns of loops so far.
+	// turned are the iterations of loops so far.
 	turned int64
-	// size is the weight of the last result.
+	// size is the estimated JSON size of the last result.
 	size int64
-	// quick counts evaluations that needed no cel-go.
+	// quick counts evaluations that did not use cel-go.
 	quick int
-	// stop is why evaluations with the Activation have ended. It does not go away.
+	// stop is the error that ended evaluations with the Activation. All later ones return it,
+	// unless it was only the end of their context.
 	stop error
 }
 
-// halt unwinds an evaluation that must not go on. It is a panic, as the cost limit of
-// cel-go is, since an expression can handle errors: `e || true` is true.
+// halt unwinds an evaluation that must end. It is a panic, as cel-go's cost limit is, since an
+// expression can handle errors: `e || true` is true.
 type halt struct{ err error }
 
 // use counts bytes that are about to be allocated, and ends the evaluation if they are
@@ -91,7 +92,7 @@ func (a *Activation) count(bytes int64) error {
 	return nil
 }
 
-// chargeWork counts units of work, and ends the evaluation if its time is over.
+// chargeWork counts units of work, and ends the evaluation if its context has ended.
 func (a *Activation) chargeWork(units int64) {
 	if a == nil {
 		return
@@ -103,10 +104,10 @@ func (a *Activation) chargeWork(units int64) {
 	}
 }
 
-// read counts the work of going through bytes once.
+// read counts the work of reading bytes once.
 func (a *Activation) read(bytes int) { a.chargeWork(int64(bytes / workBytes)) }
 
-// yield looks at the context and lets others work, once for each YieldEvery units.
+// yield checks the context and calls the Turn, once for each YieldEvery units of work.
 func (a *Activation) yield() error {
 	if a.ctx == nil {
 		a.work = 0
@@ -142,8 +143,8 @@ func (a *Activation) halt(err error) {
 	panic(halt{a.stop})
 }
 
-// exceed ends the evaluation as cel-go does when it counts a cost above the limit,
-// but before the work is done that costs that much.
+// exceed ends the evaluation as cel-go does when the cost is above the limit, but before the
+// work is done.
 func (a *Activation) exceed(cost uint64) {
 	if a != nil {
 		a.unpaid = add(a.unpaid, int64(min(cost, 1<<62)))
@@ -158,8 +159,8 @@ func (a *Activation) limit(cost uint64) {
 	}
 }
 
-// meterName is a name that no expression can contain. An Activation resolves it to
-// itself.
+// meterName is a name that no expression can contain. An Activation resolves it to itself, so
+// that functions find the Activation of an evaluation.
 const meterName = "\x00meter"
 
 // activationOf returns the Activation that a frame evaluates with; nil while a

@@ -7,8 +7,8 @@ import (
 )
 
 // Names that expressions may use. They and the types below are those of
-// k8s.io/apiserver/pkg/admission/plugin/cel, which a test compares them with;
-// that package would bring an API server's admission chain into every program.
+// k8s.io/apiserver/pkg/admission/plugin/cel. A test compares them. mapd does not import that
+// package, since it would link an API server's admission chain into every program.
 const (
 	objectName    = "object"
 	oldObjectName = "oldObject"

@@ -18,10 +18,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
-// patchTypes resolves the types JSONPatch, Object and Object.<fields>. It is
-// k8s.io/apiserver's resolver with a value for Object that shows its fields:
-// upstream's can only be asked for all of them as Go data, so that checking
-// the names of nested types converts each level as often as it is deep.
+// patchTypes resolves the types JSONPatch, Object and Object.<fields>. It is k8s.io/apiserver's
+// resolver with another value for Object that gives access to single fields. Upstream's value
+// only returns all fields as Go data, so that checking the names of nested types converts a
+// value once for each level above it.
 type patchTypes struct {
 	mutation.DynamicTypeResolver
 }
@@ -181,8 +181,8 @@ func nativeField(v ref.Val) (any, error) {
 	return native, nil
 }
 
-// first picks one of two errors by its text: maps have no order, and the same
-// input should give the same text.
+// first returns the one of two errors whose text sorts first: maps have no order, and the same
+// input should give the same error.
 func first(a, b error) error {
 	if a == nil || b != nil && b.Error() < a.Error() {
 		return b
@@ -235,8 +235,8 @@ func checkTypeNames(root *objectVal) error {
 	return errors.New("type mismatch: " + strings.Join(lines, "\n"))
 }
 
-// nested reports whether a value can contain struct literals. It saves making
-// a path for every string.
+// nested reports whether a value can contain struct literals. It saves building a path for
+// every string.
 func nested(v ref.Val) bool {
 	switch v.(type) {
 	case types.String, types.Int, types.Bool, types.Double:

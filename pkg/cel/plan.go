@@ -16,10 +16,10 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// planner turns checked expressions into something that runs. It does what
-// cel-go's Env.Program does with the same options, except that the table of
-// functions is shared: Env.Program builds one of several hundred entries for
-// each program and the program keeps it, 30 KiB for `true`.
+// planner makes executable plans from checked expressions. It does what cel-go's Env.Program
+// does with the same options, except that all plans share the table of functions: Env.Program
+// builds a table of several hundred entries for each program, which keeps 30 KiB even for
+// `true`.
 type planner struct {
 	interpreter interpreter.Interpreter
 	attributes  interpreter.AttributeFactory
@@ -59,11 +59,10 @@ func newPlanner(env *celgo.Env) (*planner, error) {
 	}, nil
 }
 
-// costTracker returns the cost tracker that programs of env run with. The
-// environment does not show its options, and libraries keep theirs private, so
-// it is taken from a running program: an outer evaluation lends its frame to
-// an inner program, which puts its tracker there, and the outer one reports
-// what it finds in the frame at the end.
+// costTracker returns the cost tracker that programs of env use. The environment does not
+// expose its options, and libraries keep theirs private, so it is taken from a running program:
+// an outer evaluation passes its frame to an inner program, which stores its tracker there, and
+// at the end the outer observer reports the tracker that it finds in the frame.
 func costTracker(env *celgo.Env) (*interpreter.CostTracker, error) {
 	expr, issues := env.Compile("true")
 	if issues.Err() != nil {
@@ -119,16 +118,16 @@ func (l *lender) Eval(vars interpreter.Activation) ref.Val {
 	return l.Exec(interpreter.AsFrame(vars))
 }
 
-// plan is an expression that can run. It is safe for concurrent use.
+// plan is an executable expression. It is safe for concurrent use.
 type plan struct {
 	root interpreter.InterpretableV2
 	// metered is root if its costs are counted, else nil.
 	metered *interpreter.ObservableInterpretable
-	// loops is whether there is anything that can be interrupted.
+	// loops says whether the expression has a loop, which can be interrupted.
 	loops bool
 }
 
-// plan returns the plan for an expression. coverage is nil if nothing is observed.
+// plan returns the plan for an expression. coverage may be nil.
 func (p *planner) plan(checked *ast.AST, loops, metered bool, coverage *Coverage) (plan, error) {
 	options := p.options
 	if !metered {
@@ -168,8 +167,8 @@ func (p plan) run(ctx context.Context, a *Activation) (out ref.Val, cost int64, 
 	}
 	defer frame.Close()
 	if p.loops && ctx.Done() != nil {
-		// Only comprehensions look at the context; all else is spared the
-		// child context that this makes.
+		// Only comprehensions check the context. Other expressions do without the child context
+		// that this makes.
 		if err := frame.SetContext(ctx, celconfig.CheckFrequency); err != nil {
 			return nil, 0, err
 		}
@@ -188,8 +187,8 @@ func (p plan) run(ctx context.Context, a *Activation) (out ref.Val, cost int64, 
 	return out, cost, short(upstreamNames(err))
 }
 
-// maxErrorText bounds the text of an error of an evaluation, which can quote values. A
-// request can have as many errors as it meets policies.
+// maxErrorText bounds the text of an evaluation error, which can quote values. A request can
+// have one error for each policy that it matches.
 const maxErrorText = 4 << 10
 
 // short cuts the text of an error that is too long.
@@ -212,8 +211,8 @@ func (a *Activation) halted() error {
 	return a.stop
 }
 
-// goTypes replaces names of Go types that cel-go can put into an error by the names
-// that they have in-tree, where data that is the key of an attribute is a CEL value.
+// goTypes replaces names of Go types in error texts of cel-go by the names that appear in-tree,
+// where the data that an attribute is a key into is a CEL value.
 var goTypes = strings.NewReplacer(
 	"*cel.objectVal", "*dynamic.ObjectVal", "*cel.variablesVal", "*lazy.MapValue",
 	invalidKey+"map[string]interface {}", invalidKey+"*types.baseMap",
@@ -223,8 +222,8 @@ var goTypes = strings.NewReplacer(
 
 const invalidKey = "invalid qualifier type: "
 
-// upstreamNames gives an error the text that it has in-tree where cel-go puts
-// the Go type of a value into it.
+// upstreamNames gives an error the text that it has in-tree, where that text contains the Go
+// type of a value.
 func upstreamNames(err error) error {
 	if err == nil {
 		return nil

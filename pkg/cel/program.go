@@ -23,17 +23,17 @@ type Program struct {
 	expr  string
 	scope *Scope
 	plan  plan
-	// quick is tried first; nil if it does not take the expression.
+	// quick is tried first; nil if package quick does not support the expression.
 	quick *quick.Program
 	want  Want
 	reads Reads
-	// weight is what compiling it took.
+	// weight is the weight of the expression when it was compiled.
 	weight keptWeight
 	// uses are the variables that the expression names.
 	uses []int
 	// constant is the outcome of a program that reads nothing.
 	constant atomic.Pointer[outcome]
-	// coverage is nil unless the Env observes.
+	// coverage is nil without Options.Observe.
 	coverage *Coverage
 }
 
@@ -42,13 +42,13 @@ type outcome struct {
 	// result is a bool, map[string]any or []PatchOp; for variables a ref.Val.
 	result any
 	err    error
-	// cost is without the variables that were touched.
+	// cost does not include the variables that were touched.
 	cost    int64
 	touched []touch
 	size    int64 // see Activation.ResultSize
 }
 
-// touch is a variable and its cost.
+// touch is a variable that an evaluation was the first to read, and its cost.
 type touch struct {
 	variable int
 	cost     int64
@@ -114,8 +114,8 @@ func (p *Program) evaluate(a *Activation) (any, error) {
 	case o != nil:
 		a.touchAll(o)
 	case p.reads == 0 && p.coverage == nil:
-		// In an Activation of its own, to record all variables that it touches,
-		// whatever was touched in a before. Memory and turns are those of a.
+		// Evaluate in a separate Activation, to record all variables that the program reads,
+		// even those that were read in a before. Memory and turns are those of a.
 		own := a.scope.Bind(&Input{Memory: a.account, Turn: a.turn}, nil)
 		own.begin(a.ctx)
 		o = p.outcome(own)
@@ -124,9 +124,9 @@ func (p *Program) evaluate(a *Activation) (any, error) {
 			o.touched = append(o.touched, touch{i, own.memos[i].cost})
 		}
 		switch bounded := errors.Is(own.stop, errMemory) || errors.Is(own.stop, errList); {
-		case bounded: // of this evaluation, not of the program: it is not kept
+		case bounded: // a limit of this evaluation, so the outcome is not cached
 		case own.stop != nil:
-			a.stop = own.stop // for others, or for now
+			a.stop = own.stop // a limit of the request, or the end of its context
 		case a.ctx.Err() == nil:
 			p.constant.Store(o)
 		}
@@ -154,7 +154,7 @@ func (a *Activation) begin(ctx context.Context) {
 	a.ctx = ctx
 	a.spent = 0
 	if a.stop != nil && errors.Is(a.stop, interpreter.InterruptError{}) {
-		a.stop = nil // this context may have time left
+		a.stop = nil // the new context may have time left
 	}
 }
 

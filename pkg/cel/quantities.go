@@ -10,9 +10,9 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// exactQuantities are the functions of quantities that answer otherwise from 1.38 on, where
-// k8s.io/apimachinery 0.38 keeps integers of 19 digits as such, does not change what is compared,
-// and multiplies 0 with no infinity.
+// exactQuantities are the functions of quantities whose results change in 1.38:
+// k8s.io/apimachinery 0.38 keeps integers of 19 digits exactly, does not modify the operands of
+// a comparison, and multiplies 0 with no infinity.
 var exactQuantities = []celgo.EnvOption{
 	celgo.Function("quantity", celgo.Overload("string_to_quantity", []*celgo.Type{celgo.StringType}, apiservercel.QuantityType, celgo.UnaryBinding(func(x ref.Val) ref.Val {
 		s, ok := x.(types.String)
@@ -41,7 +41,8 @@ var exactQuantities = []celgo.EnvOption{
 	comparingQuantities("isLessThan", "quantity_is_less_than", celgo.BoolType, -1),
 }
 
-// comparingQuantities is a function that compares quantities and says how, or whether so.
+// comparingQuantities returns a function that compares quantities. It returns the order, or
+// whether the order is so if result is bool.
 func comparingQuantities(name, id string, result *celgo.Type, so int) celgo.EnvOption {
 	return celgo.Function(name, celgo.MemberOverload(id, []*celgo.Type{apiservercel.QuantityType, apiservercel.QuantityType}, result, celgo.BinaryBinding(func(x, y ref.Val) ref.Val {
 		p, ok := x.Value().(*resource.Quantity)
@@ -49,7 +50,7 @@ func comparingQuantities(name, id string, result *celgo.Type, so int) celgo.EnvO
 		if !ok || !also {
 			return types.MaybeNoSuchOverloadErr(x)
 		}
-		copied := *p // Cmp of 0.37 changes how its receiver is kept
+		copied := *p // Cmp of 0.37 modifies its receiver
 		is := copied.Cmp(*q)
 		if so == 0 {
 			return types.Int(is)
@@ -58,8 +59,9 @@ func comparingQuantities(name, id string, result *celgo.Type, so int) celgo.EnvO
 	})))
 }
 
-// exactQuantity is resource.ParseQuantity, but that 19 digits that stand for an integer of 64 bits are
-// kept as one, as 0.38 does. The least such integer is not: Sub of 0.37 cannot subtract it.
+// exactQuantity is resource.ParseQuantity, except that a 64-bit integer of 19 digits is kept as
+// an integer, as 0.38 does. The least such integer is not, since Sub of 0.37 cannot subtract
+// it.
 func exactQuantity(s string) (resource.Quantity, error) {
 	q, err := resource.ParseQuantity(s)
 	if err != nil || q.Format == resource.BinarySI {

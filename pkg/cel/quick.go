@@ -45,7 +45,7 @@ var roots = map[string]quick.Root{
 
 var _ quick.Host = (*Activation)(nil)
 
-// IsQuick reports whether package quick takes the expression.
+// IsQuick reports whether package quick can evaluate the expression.
 func (p *Program) IsQuick() bool { return p.quick != nil }
 
 // Quick returns how many expressions were evaluated without cel-go since a was bound.
@@ -57,8 +57,8 @@ func (p *Program) mayTry(a *Activation) bool {
 	return p.quick != nil && a.stop == nil && a.ctx.Err() == nil
 }
 
-// quickly evaluates p without cel-go. It returns nil if cel-go has to evaluate p:
-// then nothing counts but the memory that was used.
+// quickly evaluates p without cel-go. It returns nil if cel-go has to evaluate p: then only the
+// memory that was used stays counted.
 func (p *Program) quickly(a *Activation) *quick.Result {
 	if !p.mayTry(a) {
 		return nil
@@ -80,7 +80,7 @@ func (p *Program) quickly(a *Activation) *quick.Result {
 		}
 		return r
 	}
-	// Whether cel-go touches the same variables is its own affair.
+	// cel-go may read other variables than quick did, so their costs are counted anew.
 	for _, i := range a.touched[touched:] {
 		a.memos[i] = memo{slow: a.memos[i].slow}
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
-// The bounds of a regular expression, beside maxInstructions. Go's own are 3.3 million
-// instructions, 128 MiB and no bound on time.
+// The bounds of a regular expression, in addition to maxInstructions. Go's own bounds are 3.3
+// million instructions and 128 MiB, and none on time.
 const (
 	maxPattern = 64 << 10
-	// instructionBytes is what an instruction takes, compiled and while it runs.
+	// instructionBytes is the memory of an instruction, compiled and while it runs.
 	instructionBytes = 128
 )
 
@@ -28,7 +28,7 @@ type pattern struct {
 	text         string
 	regex        *regexp.Regexp
 	instructions int64
-	err          error // one that only an evaluation has
+	err          error // an error that only an evaluation returns
 }
 
 // compile compiles a regular expression if it is within the bounds.
@@ -52,7 +52,7 @@ func (a *Activation) compile(text string) *pattern {
 	}
 	a.use(p.instructions * instructionBytes)
 	a.chargeWork(p.instructions)
-	p.text = tree.String() // can be put into another, as an open \Q cannot
+	p.text = tree.String() // can be embedded in another expression, which an open \Q cannot
 	p.regex, p.err = regexp.Compile(text)
 	return p
 }
@@ -131,8 +131,8 @@ func matching(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Va
 	return types.NewStringList(types.DefaultTypeAdapter, p.findAll(a, s, int(most)))
 }
 
-// findAll is FindAllString in steps. The rune before the place where a search begins
-// is given to it, since what may match there depends on it; the search skips it.
+// findAll is FindAllString in steps. A search also gets the rune before its start, since a
+// match may depend on it (as with \b), and skips that rune.
 func (p *pattern) findAll(a *Activation, s string, most int) (found []string) {
 	first := regexp.MustCompile(`\A(?s:.*?)(` + p.text + `)`)
 	next := regexp.MustCompile(`\A(?s:.)(?s:.*?)(` + p.text + `)`)
@@ -168,7 +168,7 @@ func (p *pattern) findAll(a *Activation, s string, most int) (found []string) {
 	return found
 }
 
-// reader returns s as regexp reads it, one rune after the other, counting the work.
+// reader returns a reader of the runes of s that counts the work of regexp.
 func (p *pattern) reader(a *Activation, s string) io.RuneReader {
 	return &runes{a: a, rest: s, work: 1 + p.instructions/workBytes}
 }
@@ -189,17 +189,17 @@ func (r *runes) ReadRune() (rune, int, error) {
 	return c, size, nil
 }
 
-// What a range of a character class takes, and a class of a script or category, in
+// The size of a range of a character class, and of a class of a script or category, in
 // instructions.
 const (
 	rangesPerInstruction = 10
 	classInstructions    = 100
 )
 
-// instructions is about how many instructions the program of a regular expression has,
-// its character classes included.
+// instructions estimates how many instructions the program of a regular expression has, with
+// its character classes.
 func instructions(pattern string) int64 {
-	// To parse these takes as much memory as to keep them.
+	// Parsing these classes takes as much memory as keeping them.
 	classes := int64(strings.Count(pattern, `\p`)+strings.Count(pattern, `\P`)) * classInstructions
 	if classes > maxInstructions {
 		return classes

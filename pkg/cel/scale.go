@@ -11,23 +11,25 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/quick"
 )
 
-// scale weighs values by the least JSON text that they can become. A part that is
-// shared counts wherever it appears: a list of ten times the same list, eight levels
-// deep, takes little memory and is a gigabyte of text.
+// scale adds up the least possible size of values as JSON text, and stops at a limit. A shared
+// part counts each time it occurs: a list of ten times the same list, eight levels deep, takes
+// little memory and is a gigabyte of text.
 type scale struct {
 	left int64
-	// a counts the work each time that left falls below rests; nil if nothing does.
+	// a is charged for work each time that left falls below rests. If a is nil, work is not
+	// counted.
 	a     *Activation
 	rests int64
 }
 
-// restEvery is how many bytes are about YieldEvery units of work.
+// restEvery is how many bytes count as YieldEvery units of work.
 const restEvery = 16 * YieldEvery
 
-// scale returns a scale for a result. It stops when a has to stop.
+// scale returns a scale that stops at MaxResult, or when a has to stop.
 func (a *Activation) scale() scale { return scale{MaxResult, a, MaxResult - restEvery} }
 
-// weighs reports whether a result is not above MaxResult. If not, a.stop may be why.
+// weighs reports whether a result is within MaxResult. If it returns false, a.stop may have
+// another reason.
 func (a *Activation) weighs(v any) bool {
 	s := a.scale()
 	ok := s.data(v)
@@ -35,7 +37,7 @@ func (a *Activation) weighs(v any) bool {
 	return ok
 }
 
-// weighsOps is weighs for a patch.
+// weighsOps is weighs for the operations of a patch.
 func (a *Activation) weighsOps(ops []PatchOp) bool {
 	s := a.scale()
 	ok := true
@@ -47,17 +49,17 @@ func (a *Activation) weighsOps(ops []PatchOp) bool {
 	return ok
 }
 
-// ResultSize is about how many bytes of JSON the last result takes.
+// ResultSize estimates how many bytes the last result has as JSON.
 func (a *Activation) ResultSize() int64 { return a.size }
 
-// Outweighs reports whether JSON data takes more bytes as text, what is shared
-// written out.
+// Outweighs reports whether JSON data has more bytes as text. Shared parts count each time they
+// occur.
 func Outweighs(data any, bytes int64) bool {
 	s := scale{left: bytes}
 	return !s.data(data)
 }
 
-// take reports whether there is room for that many bytes more.
+// take subtracts bytes and reports whether the limit permits them.
 func (s *scale) take(bytes int) bool {
 	s.left -= int64(bytes)
 	return s.left >= s.rests || s.rest()
@@ -77,10 +79,10 @@ func (s *scale) rest() bool {
 	return true
 }
 
-// text is the weight of a string with its quotes.
+// text adds the size of a string with its quotes.
 func (s *scale) text(v string) bool { return s.take(len(v) + 2) }
 
-// data weighs what quick evaluations and conversions return.
+// data adds the size of JSON data, which quick evaluations and conversions return.
 func (s *scale) data(v any) bool {
 	switch v := v.(type) {
 	case string:
@@ -140,14 +142,14 @@ func (s *scale) elements(list []any) bool {
 	return s.take(2 + len(list))
 }
 
-// Lists and maps of cel-go whose Value is what they are made from. That of others is
-// made when it is asked for.
+// Lists and maps of cel-go whose Value is the data that they wrap. Others make their Value when
+// it is called.
 var (
 	plainList = reflect.TypeOf(types.NewRefValList(types.DefaultTypeAdapter, nil))
 	plainMap  = reflect.TypeOf(types.NewRefValMap(types.DefaultTypeAdapter, nil))
 )
 
-// value weighs a value of cel-go.
+// value adds the size of a value of cel-go.
 func (s *scale) value(v ref.Val) bool {
 	switch v := v.(type) {
 	case types.String:

@@ -11,33 +11,32 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// Vars says which of the names that depend on a policy are declared. object,
-// oldObject, request, namespaceObject and authorizer always are.
+// Vars says which of the names that depend on a policy are declared. object, oldObject,
+// request, namespaceObject and authorizer are always declared.
 type Vars struct {
 	// Params declares params: the policy has a paramKind.
 	Params bool
-	// SecretParams says that the paramKind is Secret. Parameters of built-in kinds do not
-	// say so themselves, and a Trace does not show Secrets.
+	// SecretParams says that the paramKind is Secret, since a Trace hides values of Secrets.
+	// Parameters of built-in kinds have no apiVersion and kind that would say so.
 	SecretParams bool
 	// Variables declares variables: true for mutations and the variables
 	// themselves, false for match conditions (spec §4.2).
 	Variables bool
 	Mode      Mode
-	// Unmetered leaves costs uncounted: evaluations cost 0 and are ended by their
-	// context only. Counting takes a third of the time.
+	// Unmetered turns off cost counting, which takes a third of the time: evaluations cost 0,
+	// and only their context ends them.
 	Unmetered bool
 }
 
-// Scope is what one policy may name in its expressions. Define and Compile may
-// not run while something else uses the scope; once they are done it is safe
-// for concurrent use.
+// Scope is the set of names that the expressions of one policy may use. Define and Compile must
+// not run while another goroutine uses the scope; after them it is safe for concurrent use.
 type Scope struct {
 	env       *languages
 	asks      bool // see Env.Asking
 	vars      Vars
 	variables []variable
 	byName    map[string]int
-	// declared is the sum of all that expressions may name.
+	// declared is a hash of all names that expressions may use.
 	declared sum
 	// compiling is nil once Done was called.
 	compiling *compiling
@@ -49,12 +48,12 @@ type variable struct {
 	// declared is the type that later expressions see.
 	declared *types.Type
 	program  *Program
-	// depth is how many variables deep an evaluation can go, this included.
+	// depth is the longest chain of variables that use each other, ending here.
 	depth int
 }
 
-// maxVariableDepth bounds the recursion of variables that use variables. The
-// stack that cel-go needs for one is some kilobytes.
+// maxVariableDepth bounds the recursion of variables that use variables. cel-go needs some
+// kilobytes of stack for each.
 const maxVariableDepth = 1000
 
 // Scope returns a scope without variables.
@@ -63,13 +62,13 @@ func (e *Env) Scope(v Vars) *Scope {
 	if c == nil {
 		c = alone()
 	}
-	// Conditions cannot ask: a server may evaluate copies of them.
+	// Conditions have no externalData: an API server may evaluate copies of them.
 	asks := e.asks && v.Variables
 	declared := sum{}.with(byte(v.Mode), fmt.Sprint(v.Params, v.Variables, v.Unmetered, asks))
 	return &Scope{env: e.languages, asks: asks, vars: v, declared: declared, compiling: c}
 }
 
-// Done ends Define and Compile, and drops what only they need.
+// Done ends the use of Define and Compile, and frees what only they need.
 func (s *Scope) Done() { s.compiling = nil }
 
 // Define adds variables.<name>. Later expressions may use it. The type of expr
@@ -80,8 +79,7 @@ func (s *Scope) Define(name, expr string) error {
 		return errNoVariables
 	}
 	if _, ok := s.byName[name]; ok {
-		// The in-tree plugin lets the last one win. Refusing is the only
-		// reading that cannot surprise.
+		// The in-tree plugin uses the last definition. An error surprises nobody.
 		return fmt.Errorf("variable %q is defined twice", name)
 	}
 	p, declared, err := s.compile(expr, anything)
@@ -109,8 +107,8 @@ func (s *Scope) Define(name, expr string) error {
 	return nil
 }
 
-// Want is the type that an expression must have, exactly: dyn is none of them
-// (spec §1.4).
+// Want is the type that an expression must have exactly: an expression of type dyn does not
+// compile (spec §1.4).
 type Want uint8
 
 const (
@@ -120,9 +118,9 @@ const (
 	Object
 	// JSONPatch is a list of JSONPatch, for jsonPatch.
 	JSONPatch
-	// TypedPatch is JSONPatch with values that keep their types: 5.0 stays a
-	// double and an integer beyond 2^53 stays an integer. It is for objects that
-	// no server decodes between two mutations.
+	// TypedPatch is JSONPatch whose values keep their types: 5.0 stays a double and an integer
+	// beyond 2^53 stays an integer. It is for several mutations of an object that is not
+	// encoded and decoded in between.
 	TypedPatch
 
 	// anything is for variables.
@@ -138,15 +136,15 @@ var wanted = [...]*types.Type{
 
 var patchList = types.NewListType(types.NewObjectType("JSONPatch"))
 
-// Compile compiles an expression against what is defined so far. The error is
-// a *CompileError unless the environment itself is at fault. Scopes that declare
-// the same share the programs for the same text.
+// Compile compiles an expression with the variables that are defined so far. The error is a
+// *CompileError unless the environment itself is at fault. Scopes that declare the same names
+// share one program for the same text.
 func (s *Scope) Compile(expr string, want Want) (*Program, error) {
 	p, _, err := s.compile(expr, want)
 	return p, err
 }
 
-// compile returns a program and, for a variable, the type that others see.
+// compile returns a program and, for a variable, its type for later expressions.
 func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
 	if s.compiling.ctx.Err() != nil {
 		return nil, nil, syntax.Interrupted(s.compiling.ctx)
@@ -166,7 +164,7 @@ func (s *Scope) compile(expr string, want Want) (*Program, *types.Type, error) {
 		return nil, nil, err
 	}
 	if s.env.observes {
-		return p, declared, nil // each policy is observed for itself
+		return p, declared, nil // programs that are observed are not shared
 	}
 	p, declared = s.env.shared.put(of, p, declared)
 	return p, declared, nil
@@ -190,7 +188,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 	if err != nil {
 		return nil, nil, err
 	}
-	// Whoever shares the program does not know what s goes on to define.
+	// The program may be shared, and must not depend on what s defines later.
 	scope := *s
 	scope.compiling = nil
 	p := &Program{expr: expr, want: want, scope: &scope, weight: needs.kept()}
@@ -213,7 +211,7 @@ func (s *Scope) compileAnew(expr string, want Want) (_ *Program, _ *types.Type, 
 	return p, fieldType(checked.GetType(checked.Expr().ID())), nil
 }
 
-// check parses an expression, holds it to the bounds and settles its types.
+// check parses an expression, checks it against the bounds and infers its types.
 func (s *Scope) check(expr string, want Want) (lang *language, checked *ast.AST, needs weight, err error) {
 	lang, err = s.env.language(s.vars.Mode, want == Object || want == JSONPatch || want == TypedPatch, s.asks)
 	if err != nil {
@@ -250,8 +248,7 @@ func (s *Scope) check(expr string, want Want) (lang *language, checked *ast.AST,
 	return lang, checked, needs, nil
 }
 
-// undefined returns the variables that an expression reads and that are not
-// defined.
+// undefined returns the variables that an expression reads without a definition.
 func (s *Scope) undefined(root ast.Expr) (names []string) {
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		if name, ok := variableName(e); ok && !slices.Contains(names, name) {
@@ -284,7 +281,7 @@ const (
 	ReadsParams
 	ReadsNamespace
 	ReadsAuthorizer
-	// ReadsOutside is what externalData asks for.
+	// ReadsOutside stands for the data that externalData returns.
 	ReadsOutside
 )
 
@@ -298,8 +295,8 @@ var readsOf = map[string]Reads{
 	resourceName:  ReadsAuthorizer,
 }
 
-// survey notes what a checked expression reads and which variables it names,
-// and returns whether it contains a comprehension.
+// survey records what a checked expression reads and which variables it names, and reports
+// whether it contains a comprehension.
 func (p *Program) survey(root ast.Expr, s *Scope) (loops bool) {
 	seen := map[int]bool{}
 	use := func(i int) {
@@ -309,8 +306,8 @@ func (p *Program) survey(root ast.Expr, s *Scope) (loops bool) {
 			p.reads |= s.variables[i].program.reads
 		}
 	}
-	// selected counts variables.x, named counts variables: if they differ, the
-	// record is used as a value and any variable can be reached.
+	// selected counts occurrences of variables.x, named those of variables. If they differ, the
+	// expression uses the whole record and may read any variable.
 	selected, named := 0, 0
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
@@ -328,7 +325,7 @@ func (p *Program) survey(root ast.Expr, s *Scope) (loops bool) {
 				}
 			}
 		case ast.IdentKind:
-			// A loop variable of the same name counts as well: a superset.
+			// A loop variable of the same name is counted too: the result may contain too much.
 			name := syntax.IdentName(e)
 			p.reads |= readsOf[name]
 			if name == variablesName {

@@ -10,10 +10,9 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// shared are the programs of an Env that are in use somewhere. What compiles to
-// the same program is compiled once and held once: ten thousand policies seldom
-// have ten thousand different conditions and variables. A program goes when
-// nothing outside holds it any longer.
+// shared holds the programs of an Env that are in use. Expressions with the same sum are
+// compiled once and share one program: ten thousand policies seldom have ten thousand different
+// conditions and variables. An entry is removed when nothing else refers to its program.
 type shared struct {
 	mu       sync.Mutex
 	programs map[sum]sharedProgram
@@ -21,14 +20,14 @@ type shared struct {
 
 type sharedProgram struct {
 	program  weak.Pointer[Program]
-	declared *types.Type // of a variable
+	declared *types.Type // type of the variable that the program computes
 }
 
-// sum identifies everything that a program is compiled from: what its scope declares,
-// the wanted type, and the text.
+// sum is a hash of everything that a program is compiled from: what its scope declares, the
+// wanted type, and the text.
 type sum [sha256.Size]byte
 
-// with returns the sum of s and something more.
+// with returns a hash of s and texts.
 func (s sum) with(kind byte, texts ...string) sum {
 	var room [512]byte
 	data := append(append(room[:0], s[:]...), kind)
@@ -38,7 +37,7 @@ func (s sum) with(kind byte, texts ...string) sum {
 	return sha256.Sum256(data)
 }
 
-// get returns the program with a sum, nil if there is none.
+// get returns the program with a sum and the type of its variable; nil if there is none.
 func (s *shared) get(of sum) (*Program, *types.Type) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +45,8 @@ func (s *shared) get(of sum) (*Program, *types.Type) {
 	return known.program.Value(), known.declared
 }
 
-// put adds a program for as long as something refers to it, and returns the one to
-// use, which is another one if that was added in the meantime.
+// put adds a program, which stays for as long as something else refers to it, and returns the
+// program to use. That is another one if another goroutine added it first.
 func (s *shared) put(of sum, p *Program, declared *types.Type) (*Program, *types.Type) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +62,7 @@ func (s *shared) put(of sum, p *Program, declared *types.Type) (*Program, *types
 	return p, declared
 }
 
-// drop removes a program that was collected, unless it was compiled again since.
+// drop removes a program that was garbage collected, unless it was compiled again since.
 func (s *shared) drop(of sum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 // Anything is for the expressions of variables.
 const Anything = anything
 
-// Syntax parses and checks an expression, which Compile would compile, and returns its
-// syntax. Errors are those of Compile.
+// Syntax parses and checks an expression as Compile does, and returns its syntax tree. Its
+// errors are those of Compile.
 func (s *Scope) Syntax(expr string, want Want) (_ *syntax.Node, err error) {
 	if s.compiling.ctx.Err() != nil {
 		return nil, syntax.Interrupted(s.compiling.ctx)
@@ -31,8 +31,8 @@ func (s *Scope) Syntax(expr string, want Want) (_ *syntax.Node, err error) {
 	return syntax.Of(checked), nil
 }
 
-// Fields lists the fields that may be part of the result of an Object expression. The expression
-// is parsed again: a program does not keep its syntax.
+// Fields returns the fields that the result of an Object expression may have. It parses the
+// expression again, since a program does not keep its syntax tree.
 func (p *Program) Fields() []syntax.Field {
 	if p.want != Object {
 		return nil
@@ -46,7 +46,7 @@ func (p *Program) Fields() []syntax.Field {
 	defer giveBack()
 	_, checked, _, err := scope.check(p.expr, p.want)
 	if err != nil {
-		// It compiled before.
+		// This cannot fail: the expression compiled before.
 		return nil
 	}
 	return syntax.Fields(checked, p.expr)

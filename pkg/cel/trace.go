@@ -13,37 +13,37 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// Trace has the evaluations of one use of an Activation, in the order in which they ended:
-// a variable comes before the expression that needed it first.
+// Trace has the evaluations of one use of an Activation in the order in which they ended: a
+// variable comes before the expression that was the first to read it.
 type Trace struct {
 	Evaluations []Evaluation `json:"evaluations"`
-	// LeftOut is how many evaluations were not kept, since there were too many.
+	// LeftOut is how many evaluations are missing because the limit was reached.
 	LeftOut int `json:"leftOut,omitempty"`
 
 	open []*recording
 }
 
-// Evaluation is what one evaluation of an expression read and gave. What was not
-// evaluated, such as the other way of a ?:, is not among Reads.
+// Evaluation is what one evaluation of an expression read and returned. Parts that were not
+// evaluated, such as the other branch of a ?:, are not in Reads.
 type Evaluation struct {
-	// Name is that of the Coverage.
+	// Name is the Name of the expression's Coverage.
 	Name  string `json:"name"`
 	Reads []Read `json:"reads,omitempty"`
-	// LeftOut is how many places of the expression that read something have no entry in
-	// Reads, since there are too many.
+	// LeftOut is how many parts of the expression that read a value are missing from Reads
+	// because there are more than maxReads.
 	LeftOut int     `json:"leftOut,omitempty"`
 	Result  Excerpt `json:"result"`
-	// Cost is that of the expression without its variables, in CEL units.
+	// Cost is the cost of the expression without its variables, in CEL units.
 	Cost int64 `json:"cost"`
 }
 
-// Read is a part of an expression that reads a value, such as object.spec.replicas, and
-// what it read: in a macro perhaps many values, of which the first ones and the last one
-// are kept.
+// Read is a part of an expression that reads a value, such as object.spec.replicas, and the
+// values that it read. Within a macro there may be many, of which the first ones and the last
+// one are kept.
 type Read struct {
 	Text   string    `json:"text"`
 	Values []Excerpt `json:"values"`
-	// LeftOut is how many values between the last two are not kept.
+	// LeftOut is how many values before the last one were dropped.
 	LeftOut int `json:"leftOut,omitempty"`
 }
 
@@ -51,24 +51,24 @@ const (
 	// keptValues is how many values of a Read are kept, and maxReads how many Reads of an
 	// expression.
 	keptValues, maxReads = 4, 64
-	// maxTraced is about how many bytes of text the Traces of a request keep.
+	// maxTraced bounds the estimated bytes of text that the Traces of a request keep.
 	maxTraced = 4 << 20
 )
 
-// read is a place of an expression that reads something.
+// read is a part of an expression that reads a value.
 type read struct {
 	text string
-	// root is the name that the place begins with, "" if a macro has bound it.
+	// root is the name that the part begins with, "" if a macro binds that name.
 	root string
-	// variable is the one that is read if root is variables.
+	// variable is the name of the variable that is read if root is variables.
 	variable string
-	// fixed says that the place has one value in an evaluation, and open that it is no
-	// secret in a Secret either.
+	// fixed says that the part has only one value in an evaluation. open says that the field is
+	// not confidential even in a Secret.
 	fixed, open bool
 }
 
-// link returns what a selection or an index is of, and the expressions besides; nil for
-// anything else. The calls of authorizer are like selections.
+// link returns the operand of a selection or an index (next) and the other operands (rest); nil
+// for other expressions. A method of authorizer counts as a selection.
 func link(e ast.Expr) (next ast.Expr, rest []ast.Expr) {
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -112,7 +112,8 @@ func rootOf(e ast.Expr) string {
 	return ""
 }
 
-// fieldsOf returns the names that a chain of links selects, "" for what is no literal.
+// fieldsOf returns the names that a chain of links selects, with "" for an index that is not a
+// literal.
 func fieldsOf(e ast.Expr) (fields []string) {
 	for next, rest := link(e); next != nil; next, rest = link(e) {
 		name := ""
@@ -133,7 +134,7 @@ func fieldsOf(e ast.Expr) (fields []string) {
 	return fields
 }
 
-// read notes an expression that reads something.
+// read adds e to the reads of the Coverage if it reads a value.
 func (f *pointFinder) read(e ast.Expr) {
 	r := read{root: rootOf(e)}
 	if r.root == "" {
@@ -161,8 +162,8 @@ func (f *pointFinder) read(e ast.Expr) {
 	c.at[e.ID()] = node{point: -1, read: i, indexed: indexes(e)}
 }
 
-// openInSecret reports whether a field of a Secret may be shown. Annotations are not:
-// kubectl keeps a copy of the object in one.
+// openInSecret reports whether a field of a Secret may be shown. Annotations may not: kubectl
+// apply keeps a copy of the object in one.
 func openInSecret(fields []string) bool {
 	if len(fields) == 0 {
 		return false
@@ -176,7 +177,7 @@ func openInSecret(fields []string) bool {
 	return false
 }
 
-// secrets returns the names that stand for Secrets in an input.
+// secrets returns the names whose values in an input are Secrets.
 func (p *Program) secrets(in *Input) (all Reads) {
 	is := func(m map[string]any) bool { return m["kind"] == "Secret" && m["apiVersion"] == "v1" }
 	if is(in.Object) || is(in.OldObject) {
@@ -188,7 +189,7 @@ func (p *Program) secrets(in *Input) (all Reads) {
 	return all
 }
 
-// hides reports whether a place may read what is in the Secrets among names.
+// hides reports whether a part may read confidential data of the Secrets in names.
 func (p *Program) hides(r *read, names Reads) bool {
 	switch r.root {
 	case requestName, namespaceName:
@@ -203,29 +204,29 @@ func (p *Program) hides(r *read, names Reads) bool {
 	return p.mayTell(names)
 }
 
-// mayTell reports whether the value of an expression may be in a Secret: it reads one, or
-// may become part of the object, which is one.
+// mayTell reports whether the value of an expression may be in a Secret: the expression reads
+// one, or its value may become part of the object, which is one.
 func (p *Program) mayTell(names Reads) bool { return p.reads&names != 0 || names&ReadsObject != 0 }
 
-// TakeTrace returns what was evaluated since a was bound or TakeTrace was called, nil if
-// the Env does not observe.
+// TakeTrace returns the evaluations since a was bound or TakeTrace was last called; nil without
+// Options.Observe.
 func (a *Activation) TakeTrace() *Trace {
 	t := a.trace
 	a.trace = nil
 	return t
 }
 
-// ForgetTraces makes room for the Traces of another request.
+// ForgetTraces resets the limit on the size of Traces, for the next request.
 func (a *Activation) ForgetTraces() { a.traced = 0 }
 
-// recording is an evaluation under way.
+// recording is the record of the evaluation that runs at present.
 type recording struct{ seen []seen } // by read
 type seen struct {
 	values []ref.Val
 	count  int
 }
 
-// execute runs the plan, and records it if the Env observes.
+// execute runs the plan, and records the evaluation with Options.Observe.
 func (p *Program) execute(a *Activation) (ref.Val, int64, error) {
 	if p.coverage == nil {
 		return p.plan.run(a.ctx, a)
@@ -254,7 +255,7 @@ func (p *Program) execute(a *Activation) (ref.Val, int64, error) {
 	return val, cost, err
 }
 
-// evaluation returns what was read.
+// evaluation returns the recorded reads.
 func (p *Program) evaluation(r *recording, names Reads) Evaluation {
 	e := Evaluation{Name: p.coverage.Name, LeftOut: p.coverage.unread}
 	for i, s := range r.seen {
@@ -271,7 +272,7 @@ func (p *Program) evaluation(r *recording, names Reads) Evaluation {
 	return e
 }
 
-// size returns about how much memory an Evaluation takes.
+// size estimates how much memory an Evaluation takes.
 func (e *Evaluation) size() int {
 	n := 128 + len(e.Result.Text)
 	for i := range e.Reads {
@@ -283,7 +284,7 @@ func (e *Evaluation) size() int {
 	return n
 }
 
-// note keeps a value that a place had.
+// note records a value of a part.
 func (a *Activation) note(place int, r *read, v ref.Val) {
 	if a == nil || a.trace == nil || len(a.trace.open) == 0 {
 		return
@@ -299,13 +300,13 @@ func (a *Activation) note(place int, r *read, v ref.Val) {
 	}
 }
 
-// observing makes nodes count their values, and keep them for a Trace. It comes after the
-// observer of costs, which sees the nodes themselves.
+// observing makes nodes count their values, and record them for a Trace. It comes after the
+// cost observer, which needs the original nodes.
 func (c *Coverage) observing(attributes interpreter.AttributeFactory) interpreter.InterpretableDecoratorV2 {
 	known := map[interpreter.InterpretableV2]bool{}
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-		// The planner makes an attribute of the y in x[y] too, which has the ID of the
-		// whole. It is new, and that of x is not.
+		// The planner makes an attribute of the y in x[y] too, with the ID of x[y]. That
+		// attribute is new, while the one of x is known.
 		again := known[i]
 		known[i] = true
 		n, ok := c.at[i.ID()]
@@ -326,7 +327,7 @@ func (c *Coverage) observing(attributes interpreter.AttributeFactory) interprete
 	}
 }
 
-// observed is what is observed of a node.
+// observed says how a node is observed.
 type observed struct {
 	node
 	coverage *Coverage
@@ -362,7 +363,7 @@ func (c *Coverage) count(point int, v ref.Val) {
 	}
 }
 
-// observedNode is a node that is no attribute.
+// observedNode is an observed node that is not an attribute.
 type observedNode struct {
 	interpreter.InterpretableV2
 	observed
@@ -378,8 +379,8 @@ func (o *observedNode) Eval(vars interpreter.Activation) ref.Val {
 	return o.Exec(interpreter.AsFrame(vars))
 }
 
-// observedAttribute is a node of a kind that others take apart: x.y of x.y.z, i of x[i],
-// and both ways of a ?:. It is used in the same way, and costs the same.
+// observedAttribute is an observed node of a kind that cel-go's planner takes apart: x.y of
+// x.y.z, i of x[i], and both branches of a ?:. It behaves and costs the same as the original.
 type observedAttribute struct {
 	interpreter.InterpretableAttribute
 	observed
@@ -397,7 +398,7 @@ func (o *observedAttribute) Eval(vars interpreter.Activation) ref.Val {
 	return o.Exec(interpreter.AsFrame(vars))
 }
 
-// Attr is what one way of a ?: becomes.
+// Attr is called for the branches of a ?:.
 func (o *observedAttribute) Attr() interpreter.Attribute { return o }
 
 // AddQualifier is called for (c ? x : y).z.
@@ -446,7 +447,7 @@ func (o *observedAttribute) qualifier(vars interpreter.Activation) (interpreter.
 	return o.attributes.NewQualifier(nil, attr.ID(), v, attr.IsOptional())
 }
 
-// cutText cuts a text that has more characters than limit.
+// cutText shortens a text to limit characters.
 func cutText(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -20,8 +20,8 @@ func (a *Activation) memo(i int) *memo {
 	return &a.memos[i]
 }
 
-// pay adds the cost of a variable to the expression under way if it is the first to
-// touch it.
+// pay adds the cost of a variable to the present evaluation if that is the first to read the
+// variable.
 func (a *Activation) pay(i int, cost int64) {
 	m := a.memo(i)
 	if m.paid {
@@ -32,9 +32,9 @@ func (a *Activation) pay(i int, cost int64) {
 	a.spent = add(a.spent, cost)
 }
 
-// variable returns the value of a variable for cel-go, which may be an error. It
-// does not use the value that the quick evaluator may have: each evaluator computes
-// what it reads, at the same cost, which is paid once.
+// variable returns the value of a variable for cel-go, which may be an error. It does not use
+// the value of the quick evaluator: each evaluator computes the variables that it reads, and
+// their equal cost is counted once.
 func (a *Activation) variable(i int) ref.Val {
 	m := a.memo(i)
 	if m.val != nil {
@@ -71,7 +71,7 @@ func (a *Activation) Variable(i int) (any, bool) {
 	return r.Value, true
 }
 
-// add adds costs, which are not negative, and stays at the largest number.
+// add adds costs, which are not negative. It returns math.MaxInt64 on overflow.
 func add(a, b int64) int64 {
 	if sum := a + b; sum >= a {
 		return sum
@@ -79,7 +79,7 @@ func add(a, b int64) int64 {
 	return math.MaxInt64
 }
 
-// times multiplies as add adds.
+// times multiplies costs. It returns math.MaxInt64 on overflow.
 func times(a, b int64) int64 {
 	if high, low := bits.Mul64(uint64(a), uint64(b)); high == 0 && low <= math.MaxInt64 {
 		return int64(low)

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
-// watchedList and watchedMap count the work of whoever goes through a list or a map,
-// however deep, and end the evaluation when it must not go on. Library functions are
-// given them for aggregates: they cannot be interrupted, but what they ask for can.
+// watchedList and watchedMap count the work of reading a list or a map, however deeply nested,
+// and end the evaluation when a limit is exceeded. Library functions get them in the place of
+// lists and maps, since the functions themselves cannot be interrupted.
 type (
 	watchedList struct {
 		traits.Lister
@@ -23,10 +23,10 @@ type (
 	}
 )
 
-// watcher counts what one traversal takes.
+// watcher counts the work of one traversal.
 type watcher struct {
 	a *Activation
-	// copies is how often a string is copied, slots how much memory an element takes.
+	// copies is how many copies of a string are made, slots the memory that an element takes.
 	copies, slots int64
 }
 
@@ -125,7 +125,7 @@ func (l *watchedList) Equal(other ref.Val) ref.Val {
 		}
 	}
 	if failed != nil && reflect.TypeOf(l.Lister) != plainList {
-		return failed // of two lists that were put together
+		return failed // an error of two concatenated lists
 	}
 	return types.True
 }
@@ -172,8 +172,7 @@ type watchedIterator struct {
 // Next implements traits.Iterator.
 func (it *watchedIterator) Next() ref.Val { return it.watch(it.Iterator.Next()) }
 
-// unwatch returns a list that a function made of watched elements with the elements
-// themselves.
+// unwatch returns a list that a function made of watched elements, with the original elements.
 func unwatch(v ref.Val) ref.Val {
 	switch v := v.(type) {
 	case *watchedList:

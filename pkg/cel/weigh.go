@@ -13,19 +13,19 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// A weigher tells what it will take to check and plan a parsed expression, in time
-// proportional to its nodes. cel-go's checker cannot be interrupted, and is neither
-// linear in them, as each call copies a table of all type variables that calls before
-// it have bound, nor in anything else: it spells out types whose names double with
-// every {x: x}. So the weigher goes the checker's way with forms in the place of types,
-// which know how long a type's name is without spelling it out.
+// A weigher estimates the work of checking and planning a parsed expression, in time
+// proportional to its nodes. cel-go's checker cannot be interrupted, and its work is not
+// linear: each call copies a table of all type variables that calls before it have bound, and
+// the checker writes out the names of types, which double with every {x: x}. So the weigher
+// follows the checker, with forms in the place of types. A form knows the length of a type's
+// name without writing it out.
 type weigher struct {
 	ctx    context.Context
 	lang   *language
 	fields []variable // of "variables"
 
 	weight
-	// bound counts type variables that may have a value by now.
+	// bound counts the type variables that may be bound so far.
 	bound int64
 }
 
@@ -34,13 +34,13 @@ type form struct {
 	kind   types.Kind
 	name   string // of an opaque type or struct; of a type parameter
 	params []*form
-	// The size of the type, as a tree; the sum over its subtrees, which is what it
-	// takes to spell it out; and the sum of that over its subtrees, which is what it
-	// takes to substitute its parameters.
+	// size is the number of nodes of the type as a tree. spell is the sum of size over all
+	// subtrees, the work of writing the type out. substitute is the sum of spell over all
+	// subtrees, the work of substituting its parameters.
 	size, spell, substitute int64
 }
 
-// newForm returns a form. Sizes beyond all bounds are cut.
+// newForm returns a form. Sizes above all bounds are cut to the largest one.
 func newForm(kind types.Kind, name string, params ...*form) *form {
 	f := &form{kind: kind, name: name, params: params, size: 1}
 	for _, p := range params {
@@ -67,7 +67,7 @@ var (
 	}
 )
 
-// formOf returns the form of a type that is declared somewhere.
+// formOf returns the form of a declared type.
 func formOf(t *types.Type) *form {
 	if f := literals[t.Kind()]; f != nil {
 		return f
@@ -106,13 +106,13 @@ func overloadsOf(functions map[string]*decls.FunctionDecl) map[string][]overload
 	return out
 }
 
-// What a node, a function's overload and one of its arguments take, in steps.
+// The cost, in steps, of a node, of an overload of a function, and of an argument.
 const (
 	nodeSteps     = 10
 	overloadSteps = 10
 )
 
-// weigh returns what a parsed expression takes. It ends with ctx.
+// weigh returns the weight of a parsed expression. It stops when ctx ends.
 func weigh(ctx context.Context, lang *language, fields []variable, root ast.Expr) (_ weight, err error) {
 	defer syntax.Stopped(&err)
 	w := &weigher{ctx: ctx, lang: lang, fields: fields}
@@ -120,7 +120,7 @@ func weigh(ctx context.Context, lang *language, fields []variable, root ast.Expr
 	return w.weight, nil
 }
 
-// local is a variable of a comprehension.
+// local is a variable that a comprehension binds.
 type local struct {
 	name  string
 	form  *form
@@ -134,12 +134,13 @@ func (w *weigher) form(e ast.Expr, scope *local) *form {
 	if w.nodes++; w.nodes%1024 == 0 {
 		syntax.Interrupt(w.ctx)
 		if w.nodes > 4*maxNodes {
-			// Far too many already, and more if a subtree is in several places.
+			// The expression exceeds the bound, and a subtree that occurs in several places
+			// adds more.
 			syntax.Stop(placed{common.NoLocation, nodesText})
 		}
 	}
 	f := w.formOf(e, scope)
-	// In the end, the checker substitutes parameters in the type of each node.
+	// At the end the checker substitutes type parameters in the type of each node.
 	w.spend(nodeSteps + f.substitute/2)
 	return f
 }
@@ -222,7 +223,8 @@ func (w *weigher) variable(name string) *form {
 	return dynForm
 }
 
-// assign counts one comparison of types, for which the checker copies its table.
+// assign counts a comparison of types, for which the checker copies its table of type
+// variables.
 func (w *weigher) assign(fs ...*form) {
 	steps := w.bound + 1
 	for _, f := range fs {
@@ -231,7 +233,8 @@ func (w *weigher) assign(fs ...*form) {
 	w.spend(steps)
 }
 
-// join is the type of a list's elements, from those before and another one.
+// join returns the type of a list's elements, from the type of the elements before and that of
+// the next one.
 func (w *weigher) join(before, next *form) *form {
 	if before == nil {
 		return next
@@ -242,7 +245,7 @@ func (w *weigher) join(before, next *form) *form {
 		larger = next
 	}
 	if larger.kind != types.DynKind && (before.kind == types.DynKind || next.kind == types.DynKind) {
-		// It is one or the other.
+		// The elements have different types.
 		return &form{kind: types.DynKind, size: larger.size, spell: larger.spell, substitute: larger.substitute}
 	}
 	return larger
@@ -269,7 +272,7 @@ func (w *weigher) comprehension(c ast.ComprehensionExpr, scope *local) *form {
 	w.assign(boolForm)
 	w.assign(accu.form, step)
 	if accu.form.kind != types.DynKind && step.size > accu.form.size {
-		// The type variable of [] or {} has a value now.
+		// The type variable of [] or {} is bound now.
 		accu.form = step
 	}
 	return w.form(c.Result(), accu)
@@ -325,8 +328,8 @@ func (w *weigher) call(e ast.Expr, scope *local) *form {
 	return result
 }
 
-// qualifiedName returns a chain of names, as in optional.of, and how many nodes it
-// has; "" if the expression is something else.
+// qualifiedName returns a chain of names, as in optional.of, and the number of its nodes; ""
+// for another expression.
 func qualifiedName(e ast.Expr) (name string, nodes int64) {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -347,7 +350,8 @@ type binding struct {
 	values [4]*form
 }
 
-// fit reports whether the types may be those of arguments, and notes values.
+// fit reports whether arguments may have the declared types, and records the values of type
+// parameters.
 func (b *binding) fit(declared, args []*form) bool {
 	if len(declared) != len(args) {
 		return false
@@ -373,7 +377,7 @@ func (b *binding) fitOne(declared, arg *form) bool {
 	return len(declared.params) != len(arg.params) || b.fit(declared.params, arg.params)
 }
 
-// note gives a parameter the largest of its values.
+// note records a value of a type parameter, and keeps the largest.
 func (b *binding) note(name string, value *form) {
 	for i := range b.names {
 		switch b.names[i] {
@@ -419,7 +423,7 @@ func (b *binding) value(declared *form) *form {
 	return newForm(declared.kind, declared.name, params...)
 }
 
-// pattern counts the instructions of a regular expression that is a literal.
+// pattern counts the instructions of a regular expression literal.
 func (w *weigher) pattern(call ast.CallExpr) {
 	var literal ast.Expr
 	switch args := call.Args(); call.FunctionName() {

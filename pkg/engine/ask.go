@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Question asks an outside source, such as a provider of external data, for the
-// value of a key.
+// Question asks a source outside of mapd, such as a provider of external data, for the value of
+// a key.
 type Question struct{ Source, Key string }
 
-// Answer is the value that a source gave, or why it gave none. An Err with a method
-// IsMissing() bool that returns true says that the source has nothing for the key.
+// Answer is the value that a source returned, or the error why it returned none. An Err with a
+// method IsMissing() bool that returns true says that the source has no value for the key.
 type Answer struct {
 	Value string
 	Err   error
-	// Way and Took say what finding the answer took.
+	// Way and Took say how the answer was found, and how long that took.
 	Way  Way
 	Took time.Duration
 }
 
-// Resolver answers Questions from outside. It must be safe for concurrent use.
+// Resolver answers Questions. It must be safe for concurrent use.
 type Resolver interface {
 	// Resolve returns one Answer for each of the questions, which are all different,
 	// in their order. It must return soon after ctx ends. If dryRun is set it must
@@ -30,12 +30,11 @@ type Resolver interface {
 }
 
 const (
-	// maxAsking bounds the time of one call of Admission.Ask, within that of the
-	// request. Gatekeeper gives a provider at most 5 seconds.
+	// maxAsking bounds the duration of one call of Admission.Ask, in addition to the deadline
+	// of the request. Gatekeeper gives a provider at most 5 seconds.
 	maxAsking = 5 * time.Second
-	// maxAnswers bounds the bytes of all values that one call of Admission.Ask
-	// returns. An API server stores objects of up to 1.5 MiB, and a source might
-	// answer with anything.
+	// maxAnswers bounds the bytes of all values that one call of Admission.Ask returns. An API
+	// server stores objects of up to 1.5 MiB, and a source might return any amount.
 	maxAnswers = 1 << 20
 )
 
@@ -69,7 +68,7 @@ func (a *Admission) Ask(questions []Question) []Answer {
 	return out
 }
 
-// resolve returns one answer to each of the questions, or none, and why they cannot be
+// resolve returns one answer to each of the questions, or an error if the answers cannot be
 // used.
 func (a *Admission) resolve(questions []Question) (answers []Answer, err error) {
 	resolver := a.options.Resolver

@@ -12,7 +12,7 @@ import (
 type Way uint8
 
 const (
-	// Given answers needed no call: they are recorded, or errors of the Resolver's own.
+	// Given answers needed no call: they are recorded ones, or errors of the Resolver itself.
 	Given Way = iota
 	// Called answers are those of a call that was made for them.
 	Called
@@ -22,13 +22,13 @@ const (
 	Shared
 )
 
-// Asked is what a stage asked one source, and what that took.
+// Asked describes what a stage asked one source, and how long that took.
 type Asked struct {
 	Source string `json:"source"`
 	// Calls counts the calls that were made for this request.
 	Calls int `json:"calls"`
-	// Keys counts the questions. Cached and Shared of them were answered that Way, and
-	// Failed have no value.
+	// Keys counts the questions. Cached and Shared count those that were answered in that Way,
+	// and Failed those without a value.
 	Keys   int `json:"keys"`
 	Cached int `json:"cached"`
 	Shared int `json:"shared"`
@@ -37,7 +37,7 @@ type Asked struct {
 	Time time.Duration `json:"time"`
 }
 
-// String returns what is not 0, such as "digests: 3 keys, 1 call, 1 failed, 2.5ms".
+// String returns the fields that are not 0, such as "digests: 3 keys, 1 call, 1 failed, 2.5ms".
 func (s Asked) String() string {
 	text := fmt.Sprintf("%s: %d key", s.Source, s.Keys)
 	if s.Keys != 1 {
@@ -59,7 +59,7 @@ func (s Asked) String() string {
 	return text
 }
 
-// Asked returns what all stages that are on asked, in their order.
+// Asked returns what all stages that are enforced asked, in their order.
 func (d *Decision) Asked() []Asked {
 	var all []Asked
 	for i := range d.Stages {
@@ -70,8 +70,8 @@ func (d *Decision) Asked() []Asked {
 	return all
 }
 
-// count records what one call of Ask asked. err is why none of the answers can be used.
-// If there are no answers at all, every source took as long as the call.
+// count records the questions of one call of Ask. err is why none of the answers can be used.
+// If there are no answers at all, each source is recorded with the duration of the call.
 func (a *Admission) count(questions []Question, answers []Answer, err error, took time.Duration) {
 	now := map[string]*Asked{}
 	for i, q := range questions {

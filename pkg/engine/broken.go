@@ -12,15 +12,15 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// brokenErrors returns what a server reports of a stored policy that no longer
-// compiles. It finds out mutation by mutation while it runs, so every expression
-// at fault is an error of its own; a variable is at fault in the expressions that
-// read it (k8s.io/apiserver …/cel/composition.go), and a condition keeps the
-// policy from its mutations (…/cel/condition.go). Unlike a server we neither ask
-// the policy's other conditions nor run its other mutations.
+// brokenErrors returns the errors that a server reports for a stored policy that no longer
+// compiles. A server compiles each mutation when it runs, so every wrong expression is an error
+// of its own. An error of a variable is reported for the expressions that read it
+// (k8s.io/apiserver …/cel/composition.go), and a wrong condition keeps the mutations from
+// running (…/cel/condition.go). Unlike a server, mapd neither evaluates the other conditions of
+// the policy nor runs its other mutations.
 func brokenErrors(p *policy.Policy) []error {
 	obj := p.Object()
-	variables := map[string]error{} // by name, until an expression tells of it
+	variables := map[string]error{} // by name, until the error of an expression includes it
 	var own, conditions, out []error
 	for _, e := range p.Errs() {
 		var f *api.Fault
@@ -47,8 +47,8 @@ func brokenErrors(p *policy.Policy) []error {
 	return out
 }
 
-// consequence returns the error of a mutation that does not compile. It blames a
-// variable that the mutation reads and that does not compile either.
+// consequence returns the error of a mutation that does not compile. If the mutation reads a
+// variable that does not compile either, it is the error of that variable.
 func consequence(f *api.Fault, declared []admissionregistrationv1.Variable, broken map[string]error) error {
 	for _, v := range declared {
 		if cause := broken[v.Name]; cause != nil && slices.Contains(f.Undefined, v.Name) {

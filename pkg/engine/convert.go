@@ -9,10 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ErrNoConversion is what Options.Convert returns, or wraps, for a pair of
-// versions between which it knows no way. The mutations of a policy that would
-// need it fail as they do on a server, where built-in kinds have no direct way
-// either (spec §2.3).
+// ErrNoConversion is what Options.Convert returns, or wraps, for two versions between which it
+// cannot convert. Mutations of a policy that need the conversion fail as they do on a server,
+// which cannot convert built-in kinds directly either (spec §2.3).
 var ErrNoConversion = errors.New("no conversion known")
 
 // WithVersion returns obj under another apiVersion and kind, sharing everything
@@ -27,7 +26,7 @@ func WithVersion(obj *unstructured.Unstructured, to schema.GroupVersionKind) *un
 	return &unstructured.Unstructured{Object: root}
 }
 
-// unknownConversion has the server's text for a result that cannot go back from
+// unknownConversion returns the server's error for a result that cannot be converted back from
 // the matched version to the request's.
 func unknownConversion(from, to schema.GroupVersionKind) error {
 	if from.Group != to.Group {
@@ -36,7 +35,7 @@ func unknownConversion(from, to schema.GroupVersionKind) error {
 	return fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", from.Version, from.Kind, to.Version, to.Kind)
 }
 
-// convert returns obj as to. Nil stays nil.
+// convert returns obj converted to the version to. Nil stays nil.
 func (o *Options) convert(obj *unstructured.Unstructured, from, to schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	switch {
 	case obj == nil || from == to:

@@ -15,7 +15,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Decision is the answer to one request. It is not modified once returned.
+// Decision is the result of one request. It is immutable once returned.
 type Decision struct {
 	// Object is the object as it should be stored, in the version in which the
 	// request held it; the request's own if nothing changed or the request was
@@ -23,23 +23,23 @@ type Decision struct {
 	Object *unstructured.Unstructured
 	// Changed says that Object's content differs from the request's.
 	Changed bool
-	// Status is nil if the request is allowed. Otherwise it is what the server
-	// itself would answer the client (spec §9.5).
+	// Status is nil if the request is allowed. Otherwise it is the status that the server
+	// itself would return to the client (spec §9.5).
 	Status *metav1.Status
 	// Warnings are for the client. Of all policies only Kubewarden's warn.
 	Warnings []string
-	// Steps are those of all stages that are on, in order.
+	// Steps are those of all enforced stages, in order.
 	Steps []Step
-	// Stages has a Record for each stage that met the request, in order; none comes
-	// after one that refused it.
+	// Stages has a Record for each stage that had a policy for the request, in order; none
+	// comes after one that refused it.
 	Stages []Record
-	// LeftOut are the policies that did not run because the object is not in the share of
-	// a binding, or because of an exception. One that both rounds left out is there twice.
+	// LeftOut are the policies that did not run because a binding's share does not include the
+	// object, or because of an exception. A policy that both rounds left out occurs twice.
 	LeftOut []binding.LeftOut
 }
 
-// Record is what one stage made of a request: what was decided if it is enforced,
-// and what would have been if it is another.
+// Record is the result of one stage for a request. If the stage is not enforced, it is what
+// would have been decided.
 type Record struct {
 	Stage *Stage
 	// Object is the object after the stage, or as it was before if the stage did not
@@ -50,16 +50,15 @@ type Record struct {
 	Steps   []Step
 	Rounds  int
 	// Asked has an entry for each source that the stage asked, in the order of the first
-	// questions; nil if it asked none.
+	// question to it; nil if it asked none.
 	Asked []Asked
-	// Shadows are what policies of the stage that are not enforced would have done, in
-	// order.
+	// Shadows are the results of policies of the stage that are not enforced, in order.
 	Shadows []Shadow
 
-	content unstructured.Unstructured // of Object, if it changed
+	content unstructured.Unstructured // backing of Object, if the stage changed it
 }
 
-// Stage returns the Record of a stage, nil if the stage did not meet the request.
+// Stage returns the Record of a stage, nil if Stages has none.
 func (d *Decision) Stage(name string) *Record {
 	for i := range d.Stages {
 		if d.Stages[i].Stage.Name == name {
@@ -69,8 +68,8 @@ func (d *Decision) Stage(name string) *Record {
 	return nil
 }
 
-// Rounds returns how many times a stage ran through its members, see Result; 0 if
-// the stage did not meet the request.
+// Rounds returns how many times a stage ran through its members, see Result; 0 without a
+// Record.
 func (d *Decision) Rounds(stage string) int {
 	if r := d.Stage(stage); r != nil {
 		return r.Rounds
@@ -78,8 +77,8 @@ func (d *Decision) Rounds(stage string) int {
 	return 0
 }
 
-// Annotations returns what is for the audit event, by keys that name the policy, or nil.
-// Only Kubewarden's policies have any.
+// Annotations returns the audit annotations that policies added, with keys that contain the
+// policy's name, or nil. Only Kubewarden's policies add any.
 func (d *Decision) Annotations() map[string]string {
 	var all map[string]string
 	for i := range d.Steps {
@@ -123,48 +122,48 @@ func (o Outcome) String() string {
 	}
 }
 
-// Step is one line of the record: a mutation, or the reason why the mutations of a
-// policy or a binding did not run. Policies that do not match the request leave no
-// step, nor do those that a second round does not run again.
+// Step records one mutation, or the reason why the mutations of a policy or a binding did not
+// run. Policies that do not match the request leave no step, nor do policies that a second
+// round does not run again.
 type Step struct {
 	// Stage is the name of the stage, and Round the number of its run through its
 	// members, from 1.
 	Stage string
 	Round int
-	// Policy is the name of the policy or, in another stage, of the member.
+	// Policy is the name of the policy or, in other stages, of the stage's member.
 	Policy string
-	// Binding is empty if the policy itself is at fault.
+	// Binding is empty if the step is about the policy itself.
 	Binding string
 	// Param is the parameter's "namespace/name" or "name", or empty.
 	Param string
-	// Mutation is the index in spec.mutations, -1 for anything else.
+	// Mutation is the index in spec.mutations, -1 if the step is not about a mutation.
 	Mutation int
-	// Type is empty if Mutation is -1, or if the member does not spell its mutations.
+	// Type is empty if Mutation is -1, or if the member has no patch types, like a mutator.
 	Type    admissionregistrationv1.PatchType
 	Outcome Outcome
-	// Ignored says that the policy's failurePolicy swallowed Err.
+	// Ignored says that failurePolicy Ignore hid Err.
 	Ignored bool
 	// Reason says in a few words why a step was skipped.
 	Reason string
-	// Err is the cause of a failure, without naming policy and binding.
+	// Err is the cause of a failure, without the names of policy and binding.
 	Err error
-	// Cost is in CEL units.
+	// Cost is the CEL cost of the step.
 	Cost     int64
 	Duration time.Duration
-	// ConditionCost and ConditionTime are what the policy's match conditions took
-	// if they held. Only the first step after them has both; they are not part of
-	// Cost and Duration.
+	// ConditionCost and ConditionTime are the cost and the duration of the policy's match
+	// conditions, if they held. Only the first step after them has both; Cost and Duration do
+	// not include them.
 	ConditionCost int64
 	ConditionTime time.Duration
-	// Before and After are the object around a mutation, in the version that
-	// the policy matched; the same pointer if the outcome is not Changed. They are
-	// nil unless the engine traces.
+	// Before and After are the object before and after a mutation, in the version that the
+	// policy matched; they are the same pointer unless the outcome is Changed. They are nil
+	// without Options.Trace.
 	Before, After *unstructured.Unstructured
-	// Trace is what the step evaluated, and ConditionTrace what the policy's match
-	// conditions did: like ConditionCost, but also of a step that was skipped since one was
-	// false. They are nil unless the policies observe (cel.Options.Observe).
+	// Trace is what the step evaluated, and ConditionTrace what the match conditions before it
+	// did. A step that was skipped because a condition was false has a ConditionTrace too. They
+	// are nil unless the policies were compiled with cel.Options.Observe.
 	Trace, ConditionTrace *policy.Trace
-	// Remarks are what the policy said besides, nil if nothing.
+	// Remarks are the warnings and annotations of the policy, nil if there are none.
 	Remarks *policy.Remarks
 
 	paths []string // in the order in which they were written

@@ -17,38 +17,36 @@ import (
 
 // Options configure an Engine. The zero value is usable.
 type Options struct {
-	// Authorizer answers the checks of the expressions' authorizer variable.
-	// Each request asks it about one thing at most once. Nil makes every check
-	// an error.
-	Authorizer authorizer.Authorizer
-	// Convert returns obj, which it must not modify, as another version of
-	// itself. It returns ErrNoConversion where there is no way. Nil knows no
-	// way between any two versions. It must be safe for concurrent use.
-	Convert func(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error)
-	// Trace keeps the object before and after each mutation in its Step. Without
-	// it, mutations that follow each other write to the same copy.
-	Trace bool
-	// Resolver answers what stages ask with Admission.Ask. Nil makes every answer an
+	// Authorizer answers the checks of the expressions' authorizer variable. For each request
+	// it is asked at most once about the same attributes. If it is nil, every check is an
 	// error.
+	Authorizer authorizer.Authorizer
+	// Convert returns obj, which it must not modify, converted to another version. It returns
+	// ErrNoConversion if it cannot convert. If Convert is nil, no conversion is possible. It
+	// must be safe for concurrent use.
+	Convert func(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error)
+	// Trace keeps the object before and after each mutation in its Step. Without it,
+	// consecutive mutations write to the same copy.
+	Trace bool
+	// Resolver answers the questions of Admission.Ask. If it is nil, every answer is an error.
 	Resolver Resolver
-	// Order changes in which order a round runs the invocations that a request meets, and
-	// may leave some out: it returns them in the memory of its argument, which has them by
-	// policy, binding and parameter. Kubewarden's policies are not asked about. Nil keeps
-	// the order. A server runs those of one policy together, and of them those of one
-	// binding.
+	// Order changes the order in which a round runs its invocations, and may leave some out. It
+	// gets them sorted by policy, binding and parameter, and returns them in the memory of its
+	// argument. It is not called for Kubewarden's policies. Nil keeps the order. A server runs
+	// the invocations of one policy together, and among them those of one binding.
 	Order func([]binding.Invocation) []binding.Invocation
 }
 
-// Engine runs requests through the stages that were published last. It is safe for
-// concurrent use.
+// Engine runs requests through the stages that were last published. It is safe for concurrent
+// use.
 type Engine struct {
 	options Options
 	stages  atomic.Pointer[[]Stage]
 	lane    lane
 }
 
-// New returns an Engine without stages; it admits every request unchanged until the
-// first Publish.
+// New returns an Engine without stages, which admits every request unchanged until the first
+// Publish.
 func New(opts Options) *Engine { return &Engine{options: opts, lane: processLane()} }
 
 // With returns an engine with the stages of e and changed options.
@@ -60,11 +58,11 @@ func (e *Engine) With(change func(*Options)) *Engine {
 	return out
 }
 
-// Publish makes stages, in this order, those of all requests that start from now on.
-// Requests that have started finish with the stages with which they started.
+// Publish sets the stages, in this order, for all requests that start from now on. Requests
+// that have started keep the stages with which they started.
 func (e *Engine) Publish(stages ...Stage) { e.stages.Store(&stages) }
 
-// Stages returns the stages that were published last. The list must not be modified.
+// Stages returns the stages that were last published. The list must not be modified.
 func (e *Engine) Stages() []Stage {
 	if stages := e.stages.Load(); stages != nil {
 		return *stages
@@ -72,8 +70,8 @@ func (e *Engine) Stages() []Stage {
 	return nil
 }
 
-// MayMeet reports whether any stage can have to do with requests of the kind of req,
-// whatever their objects are.
+// MayMeet reports whether any stage may have a policy for requests of the kind of req, whatever
+// their objects are.
 func (e *Engine) MayMeet(req *policy.Request) bool {
 	return slices.ContainsFunc(e.Stages(), func(s Stage) bool {
 		switch r := s.Runner.(type) {
@@ -86,15 +84,14 @@ func (e *Engine) MayMeet(req *policy.Request) bool {
 	})
 }
 
-// Admit runs a request through all stages and decides. It returns no error: what
-// cannot be decided is denied or allowed as the failurePolicy says, or is one of the
-// statuses that failurePolicy does not reach (spec §9.5b). Neither the request nor
-// its objects are modified.
+// Admit runs a request through all stages and decides. It returns no error: errors lead to a
+// denial unless failurePolicy is Ignore, or to one of the statuses that failurePolicy does not
+// affect (spec §9.5b). Neither the request nor its objects are modified.
 func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 	a := newAdmission(ctx, e, req)
 	ended := false
 	defer func() {
-		if !ended { // a panic, after which nobody may reuse a
+		if !ended { // after a panic, a must not be reused
 			a.turn.leave()
 		}
 	}()
@@ -140,13 +137,13 @@ func (e *Engine) Admit(ctx context.Context, req *policy.Request) *Decision {
 	return &d.Decision
 }
 
-// decided is a Decision with room for its first Record.
+// decided is a Decision with memory for its first Record, which saves an allocation.
 type decided struct {
 	Decision
 	first [1]Record
 }
 
-// record adds what a stage made of the object.
+// record adds a Record of the stage's result. object is the object before the stage.
 func (d *decided) record(s *Stage, object *unstructured.Unstructured, result Result) *Record {
 	d.Stages = append(d.Stages, Record{Stage: s, Object: object, Status: result.Status, Steps: result.Steps, Rounds: result.Rounds})
 	r := &d.Stages[len(d.Stages)-1]
@@ -157,7 +154,7 @@ func (d *decided) record(s *Stage, object *unstructured.Unstructured, result Res
 	return r
 }
 
-// add adds what an enforced stage made of the object, and what follows from it.
+// add adds the result of an enforced stage, and applies it to the Decision.
 func (d *decided) add(req *policy.Request, s *Stage, object *unstructured.Unstructured, result Result) {
 	r := d.record(s, object, result)
 	d.Warnings = append(d.Warnings, result.Warnings...)

@@ -16,8 +16,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// invoke runs one invocation: its conditions, and its mutations unless this is
-// the second round and the first did not reach them.
+// invoke runs one invocation: its conditions and its mutations. In the second round, mutations
+// run only if they ran in the first and the policy's reinvocationPolicy is IfNeeded.
 func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 	if status := interrupted(r.ctx, r.Request); status != nil {
 		return status
@@ -58,10 +58,10 @@ func (r *run) invoke(inv *binding.Invocation) *metav1.Status {
 	return nil
 }
 
-// inputOf returns what an invocation sees, in the version that its policy matched,
-// or why the objects cannot be converted to that. Without a way to that version,
-// ErrNoConversion, conditions see the object in the version of the request: most ask
-// for names, labels and users, which are alike in all versions.
+// inputOf returns the input of an invocation, in the version that its policy matched, or the
+// error if the objects cannot be converted to it. With ErrNoConversion, conditions see the
+// object in the version of the request: most of them read names, labels and users, which are
+// the same in all versions.
 func (r *run) inputOf(inv *binding.Invocation) (policy.Input, error) {
 	in := r.input(&r.draft)
 	in.Kind, in.Resource, in.Params, in.Namespace = inv.Kind, inv.Resource, inv.Params, r.namespace
@@ -86,8 +86,8 @@ func (r *run) inputOf(inv *binding.Invocation) (policy.Input, error) {
 	return in, nil
 }
 
-// mutations runs the mutations of an invocation. possible is false if there is no
-// way to the version that the policy matched.
+// mutations runs the mutations of an invocation. possible is false if the object cannot be
+// converted to the version that the policy matched.
 func (r *run) mutations(inv *binding.Invocation, in policy.Input, possible bool, conditions spent) *metav1.Status {
 	for i, m := range inv.Policy.Mutations() {
 		step := r.stepOf(inv)
@@ -118,7 +118,8 @@ func (r *run) mutations(inv *binding.Invocation, in policy.Input, possible bool,
 	return nil
 }
 
-// convertBack makes what an invocation made of a converted object the current one.
+// convertBack converts the result of an invocation back to the version of the request, and
+// makes it the current object.
 func (r *run) convertBack(inv *binding.Invocation, in policy.Input) *metav1.Status {
 	if in.Draft == &r.draft || in.Draft.Object() == in.Object {
 		return nil
@@ -126,7 +127,8 @@ func (r *run) convertBack(inv *binding.Invocation, in policy.Input) *metav1.Stat
 	object := in.Draft.Keep()
 	back, err := r.options.convert(object, inv.Kind, r.Request.Kind)
 	if errors.Is(err, ErrNoConversion) {
-		// The way there was known, so a patch has made another kind of it.
+		// Conversion in the other direction succeeded, so a patch has changed the object's
+		// kind.
 		err = fmt.Errorf("%v is unstructured and is not suitable for converting to %q",
 			object.GroupVersionKind(), r.Request.Kind.GroupVersion())
 	}
@@ -138,8 +140,8 @@ func (r *run) convertBack(inv *binding.Invocation, in policy.Input) *metav1.Stat
 	return nil
 }
 
-// mutate runs one mutation on in.Draft and fills in its step. A Mutator that does not
-// write to the draft returns an object of its own, which becomes the draft's.
+// mutate runs one mutation on in.Draft and fills in its step. If a Mutator does not write to
+// the draft but returns an object of its own, that becomes the draft's object.
 func (a *Admission) mutate(name string, m policy.Mutation, in policy.Input, step *Step) error {
 	draft := in.Draft
 	in.Object = draft.Object()
@@ -173,16 +175,16 @@ func (a *Admission) mutate(name string, m policy.Mutation, in policy.Input, step
 	return nil
 }
 
-// spent is what match conditions took.
+// spent is the cost and the duration of match conditions.
 type spent struct {
 	cost  int64
 	time  time.Duration
 	trace *policy.Trace
 }
 
-// matchConditions reports whether the mutations of an invocation may run. What it says
-// of one whose mutations do not run again leaves no step, but its errors count
-// (spec §4.3).
+// matchConditions reports whether the mutations of an invocation may run. If mutates is false,
+// so that the mutations do not run again, it adds no step for a false condition, but errors
+// count (spec §4.3).
 func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, mutates bool, took *spent) (proceed bool, _ *metav1.Status) {
 	r.cost = 0
 	match, err := matches(r.ctx, inv.Policy, in)
@@ -208,8 +210,8 @@ func (r *run) matchConditions(inv *binding.Invocation, in policy.Input, mutates 
 	return false, nil
 }
 
-// mutate is m.Mutate with panics as errors, which name the policy. What was written
-// before a panic is undone.
+// mutate calls m.Mutate and turns a panic into an error that names the policy. It undoes what
+// was written before the panic.
 func mutate(ctx context.Context, name string, m policy.Mutation, in policy.Input) (next *unstructured.Unstructured, err error) {
 	defer func() {
 		p := recover()
@@ -226,7 +228,7 @@ func mutate(ctx context.Context, name string, m policy.Mutation, in policy.Input
 	return next, err
 }
 
-// matches is p.Matches with panics as errors.
+// matches calls p.Matches and turns a panic into an error.
 func matches(ctx context.Context, p *policy.Policy, in policy.Input) (match policy.Match, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -250,10 +252,10 @@ func PanicText(v any) string {
 	return fmt.Sprintf("a %T", v)
 }
 
-// broken reports a policy that does not compile.
+// broken reports the errors of a policy that does not compile.
 func (r *run) broken(inv *binding.Invocation) {
 	switch {
-	case r.number > 1: // nothing of it completed, so nothing of it runs again
+	case r.number > 1: // no mutation of it completed, so none runs again
 	case r.draft.Object() == nil && !r.modules:
 		r.stepOf(inv).Reason = noObject
 	default:
@@ -263,8 +265,7 @@ func (r *run) broken(inv *binding.Invocation) {
 	}
 }
 
-// fail records that a mutation failed, and returns the status if that ends the
-// request.
+// fail records that a mutation failed. It returns the status if that ends the request.
 func (r *run) fail(inv *binding.Invocation, step *Step, err error) *metav1.Status {
 	status := immediateStatus(err)
 	switch {
@@ -281,7 +282,7 @@ func (r *run) fail(inv *binding.Invocation, step *Step, err error) *metav1.Statu
 	return nil
 }
 
-// configurationError reports why an invocation cannot run.
+// configurationError records why an invocation cannot run.
 func (r *run) configurationError(inv *binding.Invocation, f failure) {
 	step := r.stepOf(inv)
 	if f.aboutPolicy {
@@ -292,8 +293,8 @@ func (r *run) configurationError(inv *binding.Invocation, f failure) {
 	r.deny(inv, step, fmt.Errorf("failed to configure binding: %w", f.err), "")
 }
 
-// deny records an error and, unless the policy ignores it, denies the request.
-// This is the one reader of failurePolicy.
+// deny records an error and, unless the policy's failurePolicy is Ignore, denies the request.
+// No other function reads failurePolicy.
 func (r *run) deny(inv *binding.Invocation, step *Step, err error, reason metav1.StatusReason) {
 	step.Outcome, step.Err = Failed, err
 	failurePolicy := inv.Policy.Object().Spec.FailurePolicy
@@ -303,7 +304,7 @@ func (r *run) deny(inv *binding.Invocation, step *Step, err error, reason metav1
 	}
 }
 
-// stepOf adds a step of an invocation.
+// stepOf adds a step for an invocation.
 func (r *run) stepOf(inv *binding.Invocation) *Step {
 	policy, binding := r.named(inv.Policy.Name(), inv.Binding)
 	return r.step(r.number, policy, binding, inv.Params)

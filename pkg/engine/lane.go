@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// lane limits how many long evaluations run at once, so that they leave a processor
-// to all others.
+// lane limits how many long evaluations run at once, so that one processor is free for all
+// other requests.
 type lane chan struct{}
 
-// processLane returns the lane that all Engines of the process share: with one for each, long
-// evaluations of several Engines would leave no processor to others.
+// processLane returns the lane that all Engines of the process share. With one lane for each
+// Engine, their long evaluations together could occupy all processors.
 var processLane = sync.OnceValue(newLane)
 
-// newLane returns a lane for one evaluation less than the number of processors, but
-// at least for one.
+// newLane returns a lane for one evaluation less than the number of processors, and for one at
+// least.
 func newLane() lane { return make(lane, max(runtime.GOMAXPROCS(0)-1, 1)) }
 
-// A request needs a place in the lane after freeYields times cel.YieldEvery units of
-// work; a usual one ends before its first yield. It gives its place to the next one
-// after laneYields.
+// A request must enter the lane after freeYields times cel.YieldEvery units of work; a usual
+// request ends before its first yield. It leaves the lane for the next request after
+// laneYields.
 const (
 	freeYields = 16
 	laneYields = 32
@@ -30,7 +30,7 @@ const (
 // turn is one request's use of the lane.
 type turn struct {
 	lane lane
-	// yields counts since the request began, or since it entered the lane.
+	// yields counts the yields since the request began, or since it entered the lane.
 	yields int
 	inside bool
 }
@@ -54,7 +54,7 @@ func (t *turn) Yield(ctx context.Context) error {
 	}
 }
 
-// leave gives the place in the lane to the next one.
+// leave leaves the lane, so that the next request can enter it.
 func (t *turn) leave() {
 	if t.inside {
 		t.inside = false
@@ -63,7 +63,7 @@ func (t *turn) leave() {
 	}
 }
 
-// held are the places of all lanes that are taken, and since when.
+// held has the requests that are in a lane, and since when.
 var held = places{since: map[*turn]time.Time{}}
 
 type places struct {
@@ -83,9 +83,9 @@ func (p *places) end(t *turn) {
 	delete(p.since, t)
 }
 
-// LongestTurn returns the longest time for which a long evaluation of this process holds its
-// place in the lane; 0 if there is none. An evaluation gives its place to the next one after
-// milliseconds, so seconds mean that it is in a step that cannot be interrupted.
+// LongestTurn returns for how long the longest evaluation of this process has been in its lane;
+// 0 if there is none. An evaluation leaves the lane after milliseconds, so seconds mean that it
+// is in a step that cannot be interrupted.
 func LongestTurn() time.Duration {
 	held.mu.Lock()
 	defer held.mu.Unlock()

@@ -12,21 +12,21 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Miss is a member of a stage that does nothing with a request, and why.
+// Miss is a member of a stage that did nothing with a request, and the reason.
 type Miss struct {
 	Stage *Stage
 	// Miss is set for policies.
 	binding.Miss
-	// Member and Reason are set for members of a Set, and Member for Kyverno's policies. With an
-	// Exception there is no Reason.
+	// Member and Reason are set for members of a Set, and Member for Kyverno's policies. Reason
+	// is empty if there is an Exception.
 	Member, Reason string
 }
 
-// Misses returns the members of the stages that did not meet a request, with the first
-// of their criteria that it does not satisfy, in the order in which they would have run. d is what e
-// decided for the request. Members that left a Step are not missed: the Step says why
-// one was skipped. The stages themselves are asked again, so that Admit pays nothing for
-// this. Stages after one that refused the request are left out.
+// Misses returns the members of the stages that do not match a request, with the first
+// criterion that the request does not satisfy, in the order in which they would have run. d is
+// e's decision for the request. Members that left a Step are not included: the Step says why
+// one was skipped. Misses evaluates the criteria again, so that Admit has no cost for it.
+// Stages after one that refused the request are not included.
 func (e *Engine) Misses(ctx context.Context, req *policy.Request, d *Decision) iter.Seq[Miss] {
 	return func(yield func(Miss) bool) {
 		stages, object := e.Stages(), req.Object
@@ -52,7 +52,7 @@ func (e *Engine) Misses(ctx context.Context, req *policy.Request, d *Decision) i
 	}
 }
 
-// ran reports whether the member has a Step after all, from a later round.
+// ran reports whether the member has a Step in the Record, from a later round.
 func (m *Miss) ran(r *Record) bool {
 	if r == nil {
 		return false

@@ -19,92 +19,92 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Member is one policy of a Set with the one parameter it runs with.
+// Member is one mutator of a Set: a policy with its one parameter.
 type Member struct {
-	// Name is what Steps call the member, such as "Assign/name".
+	// Name is the name of the member in Steps, such as "Assign/name".
 	Name string
 	// Policy should be compiled with policy.CompileLenient. Its expressions have
 	// no authorizer.
 	Policy *policy.Policy
 	Params *unstructured.Unstructured
-	// Applies reports whether the member is about objects of a kind at all; nil is
-	// always. The Set calls it with what the object says of itself, once for each
-	// kind, operation and source, so its answer must not change. The operation is
-	// empty for a generated object.
+	// Applies reports whether the member can apply to objects of a kind at all; nil means
+	// always. The Set calls it with the kind that the object itself has, once for each kind,
+	// operation and source, so its result must not change. The operation is empty for a
+	// generated object.
 	Applies func(gvk schema.GroupVersionKind, op admissionv1.Operation, source policy.Source) bool
 	// Match has the member's other criteria; nil matches every object. Members with
 	// equal criteria should share one Match, which is then evaluated once.
 	Match *Match
-	// Wakes are the indices of the members that have to run again after this one has
-	// changed the object; its own if it is not idempotent. A superfluous index costs
-	// time, a missing one gives a wrong result.
+	// Wakes are the indices of the members that have to run again after this one has changed
+	// the object, including its own if it is not idempotent. A superfluous index costs time, a
+	// missing one gives a wrong result.
 	Wakes []int
-	// Asks says that the member may leave a tree.Pending in the object, for which the
-	// Set asks outside after the last pass.
+	// Asks says that the member may leave a tree.Pending in the object, which the Set resolves
+	// with Admission.Ask after the last pass.
 	Asks bool
 }
 
-// Match has criteria of members. Only NamespaceSelector decides; the others let a Set
-// skip members whose policies would not match, so they must hold wherever a policy's
-// conditions hold. A Match must not be modified.
+// Match has criteria of members. Only NamespaceSelector decides whether a member matches. The
+// others let a Set skip members whose policies would not match, so they must hold wherever a
+// policy's conditions hold. A Match must not be modified.
 type Match struct {
-	// NamespaceSelector selects the labels of the object's Namespace, or of the
-	// object itself if that is a Namespace; other cluster-scoped objects match. Nil
-	// matches all.
+	// NamespaceSelector is matched against the labels of the object's Namespace, or of the
+	// object itself if that is a Namespace; other cluster-scoped objects match. Nil matches
+	// all.
 	NamespaceSelector labels.Selector
-	// Labels selects the object's labels. Nil matches all.
+	// Labels is matched against the object's labels. Nil matches all.
 	Labels labels.Selector
-	// Namespaces, if not nil, are the only namespaces of objects that match, and
-	// Namespace reports whether objects of a namespace may match; nil: all do.
-	// Neither applies to objects that are Namespaces, and the list does not apply to
-	// cluster-scoped objects, whose namespace is "".
+	// Namespaces, if not nil, are the only namespaces of objects that match, and Namespace
+	// reports whether objects of a namespace may match; nil means that all do. Neither applies
+	// to Namespace objects. Namespaces does not apply to other cluster-scoped objects either,
+	// for which Namespace is called with "".
 	Namespaces []string
 	Namespace  func(name string) bool
 }
 
-// SetOptions say what a Set does.
+// SetOptions configure a Set.
 type SetOptions struct {
 	// Members are in the order in which they run.
 	Members []Member
-	// Bound is N of the at most N+1 passes, and at least the number of members.
+	// Bound is N of the at most N+1 passes. It must be at least the number of members.
 	Bound int
-	// Excludes reports whether the Set leaves objects of a namespace alone. For a
-	// Namespace it gets its own name, and for other cluster-scoped objects "". Nil:
-	// it excludes none.
+	// Excludes reports whether the Set excludes objects of a namespace. It is called with the
+	// name of a Namespace for that object, and with "" for other cluster-scoped objects. Nil
+	// excludes none.
 	Excludes func(namespace string) bool
-	// Namespace returns the Namespace of a request, which is refused if it
-	// cannot. Nil: no Namespace has a label.
+	// Namespace returns the Namespace of a request; its error refuses the request. If it is
+	// nil, no Namespace has a label.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
-	// Sources have the exceptions from members; of the rest, only what their selectors need is
-	// used. Nil: there are none.
+	// Sources have the exceptions from members; beside them, only what the exceptions'
+	// selectors need is used. Nil means no exceptions.
 	Sources *binding.Sources
-	// Explain returns the error with which a member refuses an object, in
-	// Gatekeeper's words; nil leaves it to the engine. obj, and selected, which is obj
+	// Explain returns the error with which a member refuses an object, with Gatekeeper's text;
+	// if it is nil or returns nil, the engine's error is used. obj and selected, which is obj
 	// as selectors see it, must not be modified.
 	Explain func(member int, obj, selected *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) error
-	// WhyNot returns the criterion of a member that an object does not satisfy, in
-	// words; "" if it matches. Nil: nothing is known. obj must not be modified.
+	// WhyNot returns a description of the criterion of a member that an object does not
+	// satisfy; "" if it matches. It may be nil. obj must not be modified.
 	WhyNot func(member int, obj *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) string
 }
 
-// Set is policies that run in order, again and again until none of them changes
-// the object any more, as Gatekeeper runs its mutators (Gatekeeper spec §8). It
-// is immutable and safe for concurrent use.
+// A Set runs its members in order, again and again until none of them changes the object any
+// more, as Gatekeeper runs its mutators (Gatekeeper spec §8). It is immutable and safe for
+// concurrent use.
 //
-// It skips what Gatekeeper skips: operations other than CREATE and UPDATE,
-// Gatekeeper's own kinds, namespaces that are excluded or carry api.IgnoreLabel. Any
-// error refuses the request.
+// As Gatekeeper does, it ignores operations other than CREATE and UPDATE, Gatekeeper's own
+// kinds, and namespaces that are excluded or have api.IgnoreLabel. Any error refuses the
+// request.
 //
-// After the first pass a member runs again only if another has woken it since.
-// The result, the refusals and the number of passes are those of running all.
+// After the first pass a member runs again only if another has woken it since. The result, the
+// refusals and the number of passes are the same as if all members ran.
 //
-// What members ask for outside is asked for after the last pass, in one call
-// (Gatekeeper spec §11.4). A label that is asked for is not there for selectors.
+// Questions to external sources are asked after the last pass, in one call (Gatekeeper spec
+// §11.4). For selectors, a label whose value is still pending does not exist.
 //
 // A Set is a Runner: see Mutators.
 type Set struct {
 	options SetOptions
-	passes  int // at most
+	passes  int // largest number of passes
 
 	known   sync.Map // kindKey → *candidates
 	learnt  atomic.Int64
@@ -114,7 +114,7 @@ type Set struct {
 // setBuffers has buffers for one run of a Set.
 type setBuffers struct {
 	awake []bool        // which members have to run again, by index; all false in the pool
-	list  []int         // of the candidates, those that may match; ascending
+	list  []int         // indices of the candidates that may match; ascending
 	found []*matchGroup // the groups that addMatching found
 }
 
@@ -130,7 +130,7 @@ type kindKey struct {
 type candidates struct {
 	members []int // ascending
 	table   *lookup.Table[*matchGroup]
-	labels  bool // some group selects the object's labels
+	labels  bool // some group has a selector for the object's labels
 }
 
 // matchGroup has the members of one Match.
@@ -139,8 +139,8 @@ type matchGroup struct {
 	members []int  // ascending
 }
 
-// maxKnown bounds how many kinds a Set remembers. A server has some hundreds, but an
-// object may claim any kind.
+// maxKnown bounds how many kinds a Set caches. A server has some hundreds, but a generated
+// object may have any kind.
 const maxKnown = 4096
 
 // NewSet returns a Set, which keeps o's lists.
@@ -195,7 +195,7 @@ func (s *Set) candidates(k kindKey) *candidates {
 	return c
 }
 
-// mayMeet reports whether any member is about objects of the kind of req.
+// mayMeet reports whether any member can apply to objects of the kind of req.
 func (s *Set) mayMeet(req *policy.Request) bool {
 	return slices.ContainsFunc(s.options.Members, func(m Member) bool {
 		return m.Applies == nil || m.Applies(req.Kind, req.Operation, req.Source)
@@ -205,14 +205,14 @@ func (s *Set) mayMeet(req *policy.Request) bool {
 func keyOf(obj map[string]any, req *policy.Request, namespaced bool) kindKey {
 	k := kindKey{operation: req.Operation, source: req.Source, namespaced: namespaced}
 	if req.Source == policy.Generated {
-		k.operation = "" // Gatekeeper expands without one
+		k.operation = "" // Gatekeeper's expansion has no operation
 	}
 	k.apiVersion, _ = obj["apiVersion"].(string)
 	k.kind, _ = obj["kind"].(string)
 	return k
 }
 
-// isNamespace reports whether an object is a Namespace, of whichever version.
+// isNamespace reports whether an object is a Namespace, in any version.
 func (k kindKey) isNamespace() bool {
 	return k.kind == "Namespace" && !strings.Contains(k.apiVersion, "/")
 }
@@ -237,18 +237,19 @@ func (s *Set) Run(ctx context.Context, a *Admission) (result Result, met bool) {
 	return r.decide(b.namespace), true
 }
 
-// beginning is what a Set finds out about a request before it looks at its members.
+// beginning is what a Set determines about a request before it runs its members.
 type beginning struct {
 	key        kindKey
 	candidates *candidates
-	namespace  string // that the object carries meanwhile
+	namespace  string // set in the object while members run
 	ns         *unstructured.Unstructured
 }
 
-// noCandidates is why a Set does nothing that has no member for a kind.
+// noCandidates is why a Set that has no member for a kind does nothing.
 const noCandidates = "no mutator applies to this kind"
 
-// begin returns in skip why the Set does nothing with a request, "" if it does.
+// begin prepares a run. It returns in skip why the Set does nothing with a request, "" if it
+// runs.
 func (s *Set) begin(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) (b beginning, skip string, err error) {
 	if !mutable(req) {
 		return b, "Gatekeeper mutates nothing but CREATE and UPDATE, and none of its own kinds", nil
@@ -270,7 +271,7 @@ func (s *Set) begin(ctx context.Context, req *policy.Request, object *unstructur
 			return b, "", err
 		}
 	}
-	home := b.ns // whose labels count
+	home := b.ns // the Namespace whose labels count
 	if b.key.isNamespace() {
 		home = object
 	}
@@ -282,13 +283,12 @@ func (s *Set) begin(ctx context.Context, req *policy.Request, object *unstructur
 	return b, "", nil
 }
 
-// mutable reports whether Gatekeeper would look at a request at all (Gatekeeper
-// spec §9.2).
+// mutable reports whether Gatekeeper handles a request at all (Gatekeeper spec §9.2).
 func mutable(req *policy.Request) bool {
 	return (req.Operation == admissionv1.Create || req.Operation == admissionv1.Update) && !api.IsGatekeepers(req.Kind.Group)
 }
 
-// refusedStatus is how Gatekeeper answers every error (Gatekeeper spec §9.4).
+// refusedStatus returns Gatekeeper's response to every error (Gatekeeper spec §9.4).
 func refusedStatus(err error) *metav1.Status {
 	return &metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// maxFilled bounds the bytes that answers add to one object: one answer may be written
-// to any number of places.
+// maxFilled bounds the bytes that answers add to one object, since one answer may be written to
+// any number of places.
 const maxFilled = 7 << 20
 
 var errFilled = fmt.Errorf("the answers would add more than %d MiB to the object", maxFilled>>20)
 
-// answer asks for all that the object has pending, and makes what came of it r.answered.
+// answer asks for all pending strings of the object, and sets r.answered to the object with the
+// answers.
 func (r *setRun) answer() error {
 	r.answered = r.draft.Keep()
 	if !r.asks {
@@ -64,13 +65,13 @@ func (r *setRun) answer() error {
 		if text, ok := texts[*p]; ok {
 			return text
 		}
-		return "<" + p.String() + ">" // written over since
+		return "<" + p.String() + ">" // a later mutation replaced it, so it was not asked
 	})
 	return nil
 }
 
-// fill writes the answers into the object and, if there is a trace, into the objects of
-// the steps.
+// fill writes the answers into the object and, with Options.Trace, into the objects of the
+// steps.
 func (r *setRun) fill(text func(*tree.Pending) string) {
 	filled := map[*unstructured.Unstructured]*unstructured.Unstructured{}
 	in := func(object *unstructured.Unstructured) *unstructured.Unstructured {
@@ -92,7 +93,8 @@ func (r *setRun) fill(text func(*tree.Pending) string) {
 	}
 }
 
-// unanswered records a question without an answer with the step that asked it.
+// unanswered records a question without an answer in the step that asked it, and returns the
+// error for the client.
 func (r *setRun) unanswered(at tree.Place, err error) error {
 	for i := len(r.steps) - 1; i >= 0; i-- {
 		s := &r.steps[i]
@@ -110,7 +112,7 @@ func (r *setRun) unanswered(at tree.Place, err error) error {
 	return err
 }
 
-// selected returns the object as selectors see it: without the labels that are pending.
+// selected returns the object as selectors see it: without labels whose values are pending.
 func (r *setRun) selected() *unstructured.Unstructured {
 	object := r.draft.Object()
 	if !r.asks {

@@ -19,15 +19,15 @@ func stringField(obj map[string]any, name string) (string, bool) {
 	return s, ok
 }
 
-// rawLabels are the labels as they are written.
+// rawLabels returns the labels as they are in the object.
 func rawLabels(obj map[string]any) map[string]any {
 	meta, _ := obj["metadata"].(map[string]any)
 	m, _ := meta["labels"].(map[string]any)
 	return m
 }
 
-// plainLabels returns the labels if they are what a server would store: an object's
-// metadata are an object, and its labels are strings.
+// plainLabels returns the labels if a server would store them as they are: metadata is an
+// object, and the values of labels are strings.
 func plainLabels(obj map[string]any) (set lookup.Labels, ok bool) {
 	meta, ok := obj["metadata"].(map[string]any)
 	if !ok {
@@ -46,8 +46,8 @@ func plainLabels(obj map[string]any) (set lookup.Labels, ok bool) {
 	return m, ok
 }
 
-// labelsOf are the labels for a selector; none if one of the values is no
-// string, as unstructured.Unstructured has it.
+// labelsOf returns the labels for a selector. As with unstructured.Unstructured, there are none
+// if one of the values is not a string.
 func labelsOf(obj map[string]any) labels.Set {
 	m := rawLabels(obj)
 	out := make(labels.Set, len(m))
@@ -61,8 +61,8 @@ func labelsOf(obj map[string]any) labels.Set {
 	return out
 }
 
-// withNamespace returns obj with a namespace, or without any if that is "". What
-// has metadata that are no object stays as it is.
+// withNamespace returns obj with a namespace, or without any if that is "". If metadata is not
+// an object, obj stays as it is.
 func withNamespace(obj *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
 	value, given := obj.Object["metadata"]
 	meta, ok := value.(map[string]any)
@@ -84,9 +84,9 @@ func withNamespace(obj *unstructured.Unstructured, namespace string) *unstructur
 	return &unstructured.Unstructured{Object: root}
 }
 
-// sameNumbers returns after with its numbers as a server will read them: those
-// that are equal to before's stay as they were, be they spelled 5 or 5.0, and a
-// new one without a fraction is an integer. What came out equal is before's own.
+// sameNumbers returns after with its numbers as a server reads them: numbers that are equal to
+// before's keep before's type, whether written as 5 or 5.0, and a new number without a fraction
+// is an integer. Parts that are equal to before's are shared with before.
 func sameNumbers(before, after any) any {
 	switch after := after.(type) {
 	case float64:

@@ -15,31 +15,31 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// setRun is one request on its way through a Set.
+// setRun is the state of one request in a Set.
 type setRun struct {
 	*Admission
 	set *Set
 
-	key             kindKey     // of the object as it is now
+	key             kindKey     // of the current object
 	candidates      *candidates // for key
 	namespace       *unstructured.Unstructured
 	namespaceLabels labels.Set
 
 	*setBuffers
 	woken     bool // some of awake may be true
-	relabeled bool // the member that runs has changed the object's labels
+	relabeled bool // the current member has changed the object's labels
 	asks      bool // the object may have a tree.Pending
 	excepting *binding.Excepting
 
 	draft *policy.Draft
-	in    policy.Input // what all members see
+	in    policy.Input // input of all members
 	pass  int
-	// answered is the object after the last pass, with what was asked for.
+	// answered is the object after the last pass, with the answers of external sources.
 	answered *unstructured.Unstructured
 }
 
-// decide runs the Set on the object, which carries the request's namespace
-// meanwhile (Gatekeeper spec §9.3).
+// decide runs the Set on the object, in which the request's namespace is set during the run
+// (Gatekeeper spec §9.3).
 func (r *setRun) decide(namespace string) (result Result) {
 	object := r.Object
 	start := withNamespace(object, namespace)
@@ -63,7 +63,7 @@ func (r *setRun) decide(namespace string) (result Result) {
 	case passes == 0:
 		return result
 	}
-	// Whether the name of the namespace was spelled out is the client's choice.
+	// Whether the object has a namespace depends on the client, so restore that.
 	original, _ := stringField(object.Object, "namespace")
 	after := withNamespace(r.answered, original)
 	if settled := sameNumbers(object.Object, after.Object).(map[string]any); !tree.Same(settled, object.Object) {
@@ -72,7 +72,7 @@ func (r *setRun) decide(namespace string) (result Result) {
 	return result
 }
 
-// leave makes r's buffers ready for another run.
+// leave clears r's buffers for the next run.
 func (r *setRun) leave() {
 	if r.woken {
 		clear(r.awake)
@@ -81,8 +81,8 @@ func (r *setRun) leave() {
 	r.set.buffers.Put(r.setBuffers)
 }
 
-// passes runs all passes and returns how many there were, one that failed
-// included; 0 if the first one left the object as it was (Gatekeeper spec §8.2).
+// passes runs all passes and returns their number, including one that failed; 0 if the first
+// one did not change the object (Gatekeeper spec §8.2).
 func (r *setRun) passes() (int, error) {
 	for r.pass = 1; r.pass <= r.set.passes; r.pass++ {
 		before := r.draft.Keep()
@@ -130,8 +130,7 @@ func (r *setRun) onePass() error {
 	return nil
 }
 
-// changeKind replaces the candidates with those for another kind, all of which have
-// to run.
+// changeKind replaces the candidates by those for another kind, all of which have to run.
 func (r *setRun) changeKind(key kindKey) {
 	r.key, r.candidates = key, r.set.candidates(key)
 	for _, m := range r.candidates.members {
@@ -141,8 +140,8 @@ func (r *setRun) changeKind(key kindKey) {
 	r.addMatching(r.draft.Object().Object)
 }
 
-// addMatching adds to the list the candidates that may match the object as it is now.
-// It removes none: runMember decides whether a member matches.
+// addMatching adds the candidates to the list that may match the current object. It removes
+// none, since runMember decides whether a member matches.
 func (r *setRun) addMatching(object map[string]any) {
 	c := r.candidates
 	set, plain := plainLabels(object)
@@ -184,7 +183,7 @@ func (r *setRun) mayMatch(m *Match, set lookup.Labels) bool {
 	return m.Namespace == nil || m.Namespace(r.Request.Namespace)
 }
 
-// indexUpTo returns the index in the list of the last member that is not after m.
+// indexUpTo returns the index in the list of the last member that is not greater than m.
 func (r *setRun) indexUpTo(m int) int {
 	at, found := slices.BinarySearch(r.list, m)
 	if !found {
@@ -201,7 +200,7 @@ func touchesLabels(pointers []string) bool {
 	})
 }
 
-// runMember runs one member, unless it does not match.
+// runMember runs one member if it matches.
 func (r *setRun) runMember(m int) error {
 	if status := interrupted(r.ctx, r.Request); status != nil {
 		return errors.New(status.Message)
@@ -240,7 +239,8 @@ func (r *setRun) runMember(m int) error {
 	return nil
 }
 
-// leaveMember notes, once, that an exception keeps a member from the object, if that matches.
+// leaveMember records, once, that an exception excludes the object from a member, if the member
+// matches.
 func (r *setRun) leaveMember(m int, x *binding.Exception) {
 	o := binding.LeftOut{Stage: r.stage.Name, Policy: r.set.options.Members[m].Name, Mode: r.stage.Mode, Exception: x}
 	if slices.Contains(r.leftOut, o) {
@@ -251,7 +251,7 @@ func (r *setRun) leaveMember(m int, x *binding.Exception) {
 	}
 }
 
-// stepOf adds a step of a member.
+// stepOf adds a step for a member.
 func (r *setRun) stepOf(member *Member) *Step {
 	if r.steps == nil {
 		r.steps = make([]Step, 0, min(len(r.list), 128))
@@ -259,7 +259,7 @@ func (r *setRun) stepOf(member *Member) *Step {
 	return r.step(r.pass, member.Name, "", member.Params)
 }
 
-// refuse records in its step that a member failed and returns the text for the client.
+// refuse records in a step that its member failed, and returns the error for the client.
 func (r *setRun) refuse(m int, step *Step, err error) error {
 	step.Outcome, step.Err = Failed, err
 	if explain := r.set.options.Explain; explain != nil && interrupted(r.ctx, r.Request) == nil {
@@ -271,7 +271,7 @@ func (r *setRun) refuse(m int, step *Step, err error) error {
 	return fmt.Errorf("mutation %s for mutator %s failed for %s: %w", r.Request.UID, step.Policy, nameOf(r.draft.Object()), err)
 }
 
-// explained is Explain, nil if that panics.
+// explained returns the result of explain, nil if that panics.
 func explained(explain func(int, *unstructured.Unstructured, *unstructured.Unstructured, *policy.Request, *unstructured.Unstructured) error,
 	m int, obj, selected *unstructured.Unstructured, req *policy.Request, ns *unstructured.Unstructured) (err error) {
 	defer func() {
@@ -282,8 +282,8 @@ func explained(explain func(int, *unstructured.Unstructured, *unstructured.Unstr
 	return explain(m, obj, selected, req, ns)
 }
 
-// selects reports whether a member's namespaceSelector matches the object as it is
-// now (Gatekeeper spec §7.3).
+// selects reports whether a member's namespaceSelector matches the current object (Gatekeeper
+// spec §7.3).
 func (r *setRun) selects(s labels.Selector) bool {
 	object := r.draft.Object().Object
 	if r.key.isNamespace() {
@@ -302,7 +302,7 @@ func (r *setRun) labelsOfNamespace() labels.Set {
 	return r.namespaceLabels
 }
 
-// nameOf names an object as Gatekeeper's errors do.
+// nameOf returns the name of an object as Gatekeeper's errors have it.
 func nameOf(object *unstructured.Unstructured) string {
 	apiVersion, _ := object.Object["apiVersion"].(string)
 	kind, _ := object.Object["kind"].(string)

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// maxCalls bounds how many times the expressions of one request ask outside.
+// maxCalls bounds the calls of externalData in one request.
 const maxCalls = 8
 
-// External implements cel.Outside for the expressions of policies. What one of them has
-// asked, none of the same request asks again.
+// External implements cel.Outside for the expressions of policies. It asks the same question
+// only once for a request.
 func (a *Admission) External(_ context.Context, provider string, keys []string) (map[string]string, error) {
 	var ask []Question
 	for _, key := range keys {
@@ -42,8 +42,8 @@ func (a *Admission) External(_ context.Context, provider string, keys []string) 
 	return values, nil
 }
 
-// isMissing reports whether an error says that the source answered, and that it has
-// nothing for the key.
+// isMissing reports whether an error says that the source answered and has no value for the
+// key.
 func isMissing(err error) bool {
 	var missing interface{ IsMissing() bool }
 	return errors.As(err, &missing) && missing.IsMissing()

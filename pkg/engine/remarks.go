@@ -8,9 +8,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// note moves what a policy has said to its step. The keys of annotations get the
-// policy's name, since all policies of a stage share one audit event. A slash would
-// make the server drop the annotation.
+// note moves a policy's remarks to its step. The policy's name is prepended to the keys of
+// annotations, since all policies of a stage share one audit event. It does not use a slash,
+// for which the server would drop the annotation.
 func (a *Admission) note(step *Step, name string) {
 	said := a.said
 	a.said = policy.Remarks{}
@@ -25,7 +25,7 @@ func (a *Admission) note(step *Step, name string) {
 	step.Remarks = &said
 }
 
-// warnings returns those of all policies of a stage.
+// warnings returns the warnings of all policies of a stage.
 func warnings(steps []Step) (all []string) {
 	for i := range steps {
 		if said := steps[i].Remarks; said != nil {
@@ -35,10 +35,9 @@ func warnings(steps []Step) (all []string) {
 	return all
 }
 
-// refusedBy returns the status of a request that a policy of Kubewarden's refuses, as
-// an API server would complete it for a webhook of its own (k8s.io/apiserver
-// …/webhook/errors/statuserror.go). The client has to learn from it which policy it
-// was: one webhook answers for all.
+// refusedBy returns the status for a request that a policy of Kubewarden's refuses, completed
+// as an API server does for a webhook (k8s.io/apiserver …/webhook/errors/statuserror.go). It
+// names the policy, since one webhook answers for all policies.
 func refusedBy(name string, said *metav1.Status) *metav1.Status {
 	status := *said
 	status.Status = metav1.StatusFailure

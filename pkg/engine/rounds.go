@@ -21,10 +21,10 @@ import (
 // policies is the Runner of an Index.
 type policies struct {
 	index *binding.Index
-	// modules says that the policies are Kubewarden's: they run once, also on a request
-	// without an object, and have remarks.
+	// modules says that the policies are Kubewarden's: they run once, also on a request without
+	// an object, and have remarks.
 	modules bool
-	// rule is that of Rules, nil for other policies.
+	// rule is the argument of Rules, nil for other policies.
 	rule func(policy string, mutation int) string
 }
 
@@ -41,8 +41,8 @@ func (p policies) Run(ctx context.Context, a *Admission) (result Result, met boo
 	result.Rounds = 1
 	result.Status = r.round()
 	if result.Status == nil && r.completed && !p.modules {
-		// A mutation that completed asks for the second round even if it changed
-		// nothing: that is the server's "dirty" flag (spec §9.3).
+		// A mutation that completed causes the second round even if it changed nothing: that is
+		// the server's "dirty" flag (spec §9.3).
 		result.Rounds = 2
 		result.Status = r.secondRound()
 	}
@@ -57,7 +57,7 @@ func (p policies) Run(ctx context.Context, a *Admission) (result Result, met boo
 	return result, true
 }
 
-// leave adds what a selection left out to what the Decision has, with the names of Steps.
+// leave adds the LeftOut of a selection to that of the Decision, with the names that Steps use.
 func (a *Admission) leave(p policies, left []binding.LeftOut) {
 	for _, o := range left {
 		o.Stage = a.stage.Name
@@ -66,7 +66,7 @@ func (a *Admission) leave(p policies, left []binding.LeftOut) {
 	}
 }
 
-// named returns what Steps call a policy by a binding.
+// named returns the names that Steps use for a policy and a binding.
 func (p policies) named(policy, binding string) (string, string) {
 	switch {
 	case p.rule != nil:
@@ -77,11 +77,11 @@ func (p policies) named(policy, binding string) (string, string) {
 	return policy, binding
 }
 
-// noObject is why mutations of a CONNECT without options are skipped.
+// noObject is why mutations are skipped for a CONNECT without options.
 const noObject = "the request has no object"
 
-// run holds the state of one request in the policies' stage, and buffers that the
-// next request reuses: a Decision must not retain anything of it.
+// run holds the state of one request in the policies' stage, and buffers that the next request
+// reuses. A Decision must not retain any part of it.
 type run struct {
 	state
 	selection binding.Selection
@@ -89,7 +89,7 @@ type run struct {
 	failures  []failure    // why invocations cannot run, by index in the selection
 }
 
-// state is what the next request must not see.
+// state is the part of a run that is reset for the next request.
 type state struct {
 	*Admission
 	policies
@@ -102,12 +102,12 @@ type state struct {
 	old         map[schema.GroupVersionKind]*unstructured.Unstructured
 
 	completed bool // some mutation completed in round 1
-	twice     bool // round 2 has work with some invocation of round 1
+	twice     bool // round 2 has to handle some invocation of round 1 again
 	again     map[identity]bool
 }
 
-// failure is why an invocation cannot run, nil if it can. aboutPolicy is false if
-// the binding is at fault.
+// failure is the error that prevents an invocation from running. aboutPolicy is false if the
+// error is about the binding.
 type failure struct {
 	err         error
 	aboutPolicy bool
@@ -128,7 +128,7 @@ func (r *run) end() {
 	r.state = state{}
 }
 
-// expected returns how many steps a request usually has.
+// expected estimates how many steps a request has.
 func expected(selected []binding.Invocation) int {
 	n := 0
 	for i := range selected {
@@ -145,7 +145,7 @@ func expected(selected []binding.Invocation) int {
 	return n
 }
 
-// identity names an invocation across both rounds (spec §3.4).
+// identity identifies an invocation in both rounds (spec §3.4).
 type identity struct{ policy, binding, paramNamespace, paramName string }
 
 func identityOf(inv *binding.Invocation) identity {
@@ -156,9 +156,8 @@ func identityOf(inv *binding.Invocation) identity {
 	return id
 }
 
-// secondRound runs what is selected now (spec §9.3). Equal questions have equal
-// answers, so that is what the first round had unless a selector read what has
-// changed.
+// secondRound runs the invocations for the current object (spec §9.3). It only selects them
+// again if a selector may have read something that has changed.
 func (r *run) secondRound() *metav1.Status {
 	object := r.draft.Object()
 	switch {
@@ -171,8 +170,7 @@ func (r *run) secondRound() *metav1.Status {
 	return r.round()
 }
 
-// round runs the invocations that are selected and returns the status that ends
-// the request, or nil.
+// round runs the selected invocations. It returns the status that ends the request, or nil.
 func (r *run) round() *metav1.Status {
 	r.number++
 	r.stepTime()
@@ -212,8 +210,9 @@ func (r *run) round() *metav1.Status {
 	return nil
 }
 
-// configure finds out which invocations can run, reports the errors of the others,
-// and returns whether there is one that can, and one that runs beside the others.
+// configure determines which invocations can run and reports the errors of the others. It
+// returns whether one of the enforced invocations can run, and whether there is one that is not
+// enforced.
 func (r *run) configure() (runnable, beside bool) {
 	selected := r.selection.Invocations
 	r.failures = slices.Grow(r.failures[:0], len(selected))[:len(selected)]
@@ -243,20 +242,19 @@ func (r *run) configure() (runnable, beside bool) {
 	return runnable, beside
 }
 
-// returns reports whether a second round does anything with an invocation that can
-// run: it runs again, or what is evaluated before that may fail.
+// returns reports whether the second round has to handle an invocation that can run: its
+// mutations run again, or its conversion or its conditions may fail.
 func (r *run) returns(inv *binding.Invocation) bool {
 	spec := &inv.Policy.Object().Spec
 	return inv.Kind != r.Request.Kind || len(spec.MatchConditions) > 0 ||
 		spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
 }
 
-// restoreVersion undoes what JSON patches did to the apiVersion of a custom
-// resource. The server converts the object back to the version of the request
-// once all invocations are done, and can do so from any version of its
-// definition; from others the request ends (k8s.io/apiserver …/mutating/dispatcher.go,
-// k8s.io/apiextensions-apiserver …/conversion/converter.go). For built-in kinds
-// such a patch has failed before.
+// restoreVersion restores the apiVersion of a custom resource if JSON patches changed it. The
+// server converts the object back to the version of the request once all invocations are done.
+// It can do so from any version of the resource's definition; from others the request fails
+// (k8s.io/apiserver …/mutating/dispatcher.go, k8s.io/apiextensions-apiserver
+// …/conversion/converter.go). For built-in kinds such a patch has failed before.
 func (r *run) restoreVersion() *metav1.Status {
 	object := r.draft.Object()
 	if object == nil || object.Object["apiVersion"] == r.Request.Object.Object["apiVersion"] {
@@ -269,7 +267,7 @@ func (r *run) restoreVersion() *metav1.Status {
 	back, err := r.options.convert(WithVersion(object, from), from, home)
 	switch {
 	case err == nil && back != nil:
-		home.Kind = got.Kind // the server leaves that alone
+		home.Kind = got.Kind // as on the server, which does not restore it
 		r.draft.Replace(WithVersion(back, home))
 		return nil
 	case !errors.Is(err, ErrNoConversion):
@@ -285,9 +283,9 @@ func sameBinding(a, b *binding.Invocation) bool {
 	return a.Policy == b.Policy && a.Binding == b.Binding
 }
 
-// convertible returns why the request's objects cannot be converted to the version
-// that a policy matched. An unknown conversion is no failure yet: the server can
-// convert to the policy's version but not back, so it fails at the mutations.
+// convertible returns why the request's objects cannot be converted to the version that a
+// policy matched. ErrNoConversion is not a failure yet: the server can convert to the policy's
+// version but not back, so the mutations fail.
 func (r *run) convertible(kind schema.GroupVersionKind) failure {
 	if kind == r.Request.Kind {
 		return failure{}
@@ -321,8 +319,8 @@ func (r *run) oldObject(kind schema.GroupVersionKind) (*unstructured.Unstructure
 	return old, nil
 }
 
-// fetchNamespace fetches the request's namespace, which every policy may read.
-// A Namespace has none, although its request carries one.
+// fetchNamespace fetches the request's namespace, which every policy may read. A Namespace
+// object has none, although its request has its name as namespace.
 func (r *run) fetchNamespace() *metav1.Status {
 	kind := r.Request.RequestKind
 	if kind.Empty() {

@@ -17,19 +17,18 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Shadow is what an invocation that is not enforced would have made of the object as it
-// was when its turn came. Nothing else of the request saw any of it.
+// Shadow is the result that an invocation that is not enforced would have had on the object at
+// its place in the order. It has no effect on the rest of the request.
 type Shadow struct {
 	// Mode is api.Shadow or api.Warn.
 	Mode api.Mode
-	// Binding is empty if the policy itself is at fault. Param is the parameter's
+	// Binding is empty if the error is about the policy itself. Param is the parameter's
 	// "namespace/name" or "name", or empty.
 	Policy, Binding, Param string
-	// Before and After are the object around the invocation, in the version of the
+	// Before and After are the object before and after the invocation, in the version of the
 	// request; the same pointer if it would not have changed.
 	Before, After *unstructured.Unstructured
-	// Status is what the client would have been answered if the invocation refused the
-	// request, else nil.
+	// Status is the status with which the invocation would have refused the request, else nil.
 	Status *metav1.Status
 	Steps  []Step
 }
@@ -37,8 +36,8 @@ type Shadow struct {
 // Changed says that the object would have changed.
 func (s *Shadow) Changed() bool { return s.Before != s.After }
 
-// Err returns the first error that a step ended with, or else what Status says; nil if
-// the invocation would not have failed, not even under failurePolicy Ignore.
+// Err returns the first error of a step, or else the error in Status; nil if the invocation
+// would not have failed, not even under failurePolicy Ignore.
 func (s *Shadow) Err() error {
 	for i := range s.Steps {
 		if err := s.Steps[i].Err; err != nil {
@@ -51,18 +50,18 @@ func (s *Shadow) Err() error {
 	return nil
 }
 
-// errNoTime is why something that is not enforced did not run.
+// errNoTime is why a policy or a stage that is not enforced did not run.
 var errNoTime = errors.New("policies that are not enforced have used their half of the time that was left")
 
-// waiting is something that is not enforced: it runs after all that is, on the object as
-// it was when its turn came.
+// waiting is an invocation or a stage that is not enforced. It runs after everything that is
+// enforced, on the object at its place in the order.
 type waiting struct {
 	stage  *Stage
 	object *unstructured.Unstructured
 	grown  int64 // see progress
 	asks   int
 
-	// invocation is nil if the whole stage waits. What follows belongs to it.
+	// invocation is nil if a whole stage waits. The fields below belong to the invocation.
 	invocation *binding.Invocation
 	policies
 	namespace   *unstructured.Unstructured
@@ -70,17 +69,18 @@ type waiting struct {
 	textual     bool
 }
 
-// deferShadow queues an invocation that is not enforced: it runs after the decision.
+// deferShadow queues an invocation that is not enforced, to run after the decision.
 func (r *run) deferShadow(inv *binding.Invocation) {
-	own := *inv // the next round uses the selection's memory
+	own := *inv // the next round overwrites the selection
 	r.waiting = append(r.waiting, waiting{
 		stage: r.stage, object: r.draft.Keep(), grown: r.grown, asks: r.asks,
 		invocation: &own, policies: r.policies, namespace: r.namespace, namespaceOK: r.namespaceOK, textual: r.draft.Textual,
 	})
 }
 
-// beside runs what waits, now that the request is decided: with memory and turns of its
-// own, and in half of the time that is left. A request that has no answer has no shadows.
+// beside runs the queue of what is not enforced, after the decision: with a memory account and
+// turns of its own, and in half of the remaining time. It does nothing for a request that was
+// interrupted.
 func (a *Admission) beside(d *decided, stages []Stage) *decided {
 	if interrupted(a.ctx, a.Request) != nil {
 		return d
@@ -119,7 +119,8 @@ func (a *Admission) beside(d *decided, stages []Stage) *decided {
 		}
 	}
 	if whole {
-		// A Record may have a pointer to its own content, so it must stay where it is.
+		// A Record may have a pointer to its own content, so the records are not moved within
+		// their array.
 		d.Stages = slices.Clone(d.Stages)
 		at := func(r Record) int {
 			return slices.IndexFunc(stages, func(s Stage) bool { return s.Name == r.Stage.Name })
@@ -141,7 +142,7 @@ func (a *Admission) tryStage(ctx context.Context, s *Stage) (result Result, met 
 	return s.Runner.Run(ctx, a)
 }
 
-// shadow runs an invocation that waits.
+// shadow runs a queued invocation.
 func (a *Admission) shadow(w *waiting) Shadow {
 	inv := w.invocation
 	s := Shadow{Mode: inv.Mode, Policy: inv.Policy.Name(), Binding: inv.Binding, Before: w.object, After: w.object}
@@ -160,8 +161,8 @@ func (a *Admission) shadow(w *waiting) Shadow {
 	return s
 }
 
-// alone runs one invocation as if there were no other, and returns the status with which
-// it ends the request, or nil.
+// alone runs one invocation as if it were the only one. It returns the status with which the
+// invocation ends the request, or nil.
 func (r *run) alone(inv *binding.Invocation) (status *metav1.Status) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Stage is one part of what every request goes through. An Engine runs its stages
-// in order, each on the object that the stages before it left.
+// Stage is one step of the processing of every request. An Engine runs its stages in order,
+// each on the object that the stages before it left.
 type Stage struct {
-	// Name is what Steps call the stage, in the plural, such as "policies". No two
-	// stages of an Engine share a name.
+	// Name is the name of the stage in Steps, in the plural, such as "policies". No two stages
+	// of an Engine may have the same name.
 	Name string
-	// Member is one of them, such as "policy". Round is one run through them, such as
-	// "round", and Rounds are several. Reports use these words.
+	// Member, Round and Rounds are words for reports: for one member, such as "policy", for one
+	// run through the members, such as "round", and for several runs.
 	Member, Round, Rounds string
-	// Mode says what follows from the result of the stage: neither the object nor the
-	// answer changes unless it is api.Enforce.
+	// Mode says what happens with the result of the stage: only with api.Enforce does it change
+	// the object or the response.
 	Mode   api.Mode
 	Runner Runner
 }
@@ -42,22 +42,22 @@ func Policies(ix *binding.Index) Stage {
 	return Stage{Name: PolicyStage, Member: "policy", Round: "round", Rounds: "rounds", Runner: policies{index: ix}}
 }
 
-// Modules returns the stage that runs Kubewarden's mutating policies, each once. Their
-// Index has one binding for each policy, of which Steps say nothing, and finds them for
-// deletions too.
+// Modules returns the stage that runs Kubewarden's mutating policies, each once. Their Index
+// has one binding for each policy, which Steps do not name, and it matches deletions too.
 func Modules(ix *binding.Index, mode api.Mode) Stage {
 	return Stage{Name: ModuleStage, Member: "guest", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, modules: true}}
 }
 
-// Validators returns the stage that runs Kubewarden's policies that may not mutate.
-// They see the object that all other stages left.
+// Validators returns the stage that runs Kubewarden's policies that may not mutate. They see
+// the object after all other stages.
 func Validators(ix *binding.Index, mode api.Mode) Stage {
 	return Stage{Name: ValidatorStage, Member: "validator", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, modules: true}}
 }
 
-// Rules returns the stage that runs policies that stand for Kyverno's. name returns what Steps
-// call a policy of the Index, and with an index from 0 on what they call one of its mutations:
-// several may stand for one rule, and one for several. Steps say nothing of the bindings.
+// Rules returns the stage that runs policies that Kyverno's rules were converted to. name
+// returns the name in Steps of a policy of the Index or, with an index from 0 on, of one of its
+// mutations: several policies or mutations may stand for one rule, and one policy for several.
+// Steps do not name the bindings.
 func Rules(ix *binding.Index, mode api.Mode, name func(policy string, mutation int) string) Stage {
 	return Stage{Name: RuleStage, Member: "rule", Round: "round", Rounds: "rounds", Mode: mode, Runner: policies{index: ix, rule: name}}
 }
@@ -67,8 +67,8 @@ func Mutators(s *Set, mode api.Mode) Stage {
 	return Stage{Name: MutatorStage, Member: "mutator", Round: "pass", Rounds: "passes", Mode: mode, Runner: s}
 }
 
-// ModeWord returns what options and reports call the mode of a stage: one that is
-// enforced is on.
+// ModeWord returns the word for the mode of a stage in options and reports: "on" for a stage
+// that is enforced.
 func ModeWord(m api.Mode) string {
 	if m == api.Enforce {
 		return "on"
@@ -78,33 +78,30 @@ func ModeWord(m api.Mode) string {
 
 // Runner does the work of a stage. It must be safe for concurrent use.
 type Runner interface {
-	// Run returns what the stage makes of a.Object. met is false if the stage has
-	// nothing to do with the request, which then leaves no Record. Run must neither
-	// modify a.Object nor retain a.
+	// Run returns the result of the stage for a.Object. met is false if the stage has no policy
+	// for the request; then there is no Record. Run must neither modify a.Object nor retain a.
 	Run(ctx context.Context, a *Admission) (result Result, met bool)
 }
 
-// Result is what a stage makes of one request.
+// Result is the result of a stage for one request.
 type Result struct {
-	// Object is the content of the object after the stage, in the version in which
-	// the request holds it; nil if it is unchanged or the request is refused. Nobody
-	// may modify it.
+	// Object is the content of the object after the stage, in the version of the request; nil
+	// if it is unchanged or the request is refused. It must not be modified.
 	Object map[string]any
-	// Status is the client's answer if the stage refuses the request, else nil.
+	// Status is the response to the client if the stage refuses the request, else nil.
 	Status *metav1.Status
 	// Steps are what happened, in order.
 	Steps []Step
-	// Rounds is how many times the stage ran through its members. For policies it is
-	// 1, or 2 if a mutation of the first round completed and the request was not
-	// denied (spec §9.3). For mutators the last one is that which changed nothing
-	// or failed, and it is 0 if already the first changed nothing.
+	// Rounds is how many times the stage ran through its members. For policies it is 1, or 2 if
+	// a mutation of the first round completed and the request was not denied (spec §9.3). For
+	// mutators the last pass, which changed nothing or failed, counts too, and Rounds is 0 if
+	// the first pass changed nothing.
 	Rounds int
 	// Warnings are for the client.
 	Warnings []string
 }
 
-// Admission is one request on its way through the stages of an Engine. It is used
-// by one goroutine.
+// Admission is the state of one request in an Engine. It is used by one goroutine.
 type Admission struct {
 	Request *policy.Request
 	// Object is the object as the stages before left it, nil if the request has none.
@@ -114,20 +111,20 @@ type Admission struct {
 	run run // buffers of the policies' stage, kept for the next request
 }
 
-// progress is what the next request must not see of an Admission.
+// progress is the part of an Admission that is reset for the next request.
 type progress struct {
 	options *Options
 	ctx     context.Context
 	asked   requestAuthorizer
 	turn    turn
 	grown   int64               // see policy.Input
-	known   map[Question]Answer // what expressions have asked
-	asks    int                 // how many times they did
+	known   map[Question]Answer // answers to the questions of expressions
+	asks    int                 // number of calls by expressions
 	sources []Asked             // of the stage that is running
-	waiting []waiting           // what is not enforced, in order
+	waiting []waiting           // invocations and stages that are not enforced, in order
 	leftOut []binding.LeftOut   // of all rounds
 
-	// panicked says that nobody may reuse the Admission.
+	// panicked says that the Admission must not be reused.
 	panicked bool
 
 	stage *Stage
@@ -138,7 +135,7 @@ type progress struct {
 	clock time.Duration // from began to the end of the last step
 }
 
-// admissions pools Admissions. A Decision must not retain anything of one.
+// admissions pools Admissions. A Decision must not retain any part of one.
 var admissions = sync.Pool{New: func() any { return new(Admission) }}
 
 func newAdmission(ctx context.Context, e *Engine, req *policy.Request) *Admission {
@@ -155,7 +152,7 @@ func (a *Admission) end() {
 	admissions.Put(a)
 }
 
-// enter makes a ready for a stage that takes the object.
+// enter prepares a for a stage that gets object.
 func (a *Admission) enter(s *Stage, object *unstructured.Unstructured) {
 	a.stage, a.Object, a.steps, a.sources = s, object, nil, nil
 }
@@ -171,7 +168,7 @@ func (a *Admission) stepTime() time.Duration {
 	return d
 }
 
-// input returns what all steps of a stage see that writes to a draft.
+// input returns the input of all steps of a stage that write to draft.
 func (a *Admission) input(draft *policy.Draft) policy.Input {
 	return policy.Input{
 		Request: a.Request, Kind: a.Request.Kind, Resource: a.Request.Resource, Object: draft.Object(), OldObject: a.Request.OldObject,
@@ -179,8 +176,8 @@ func (a *Admission) input(draft *policy.Draft) policy.Input {
 	}
 }
 
-// step adds a step about no mutation, skipped so far. The caller may fill it in
-// until it adds the next one.
+// step adds a step that is not about a mutation and has the outcome Skipped. The caller may
+// modify it until it adds the next one.
 func (a *Admission) step(round int, policyName, bindingName string, params *unstructured.Unstructured) *Step {
 	a.steps = append(a.steps, Step{Stage: a.stage.Name, Round: round, Policy: policyName, Binding: bindingName, Mutation: -1})
 	step := &a.steps[len(a.steps)-1]

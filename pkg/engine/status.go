@@ -15,15 +15,15 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// denial is one error that counts.
+// denial is one error that denies the request.
 type denial struct {
 	message string
 	reason  metav1.StatusReason // empty: the default, Forbidden
 }
 
-// denialMessage has the server's two spellings: double quotes for a policy,
-// single ones as soon as a binding is involved
-// (k8s.io/apiserver …/policy/generic/policy_dispatcher.go: PolicyError).
+// denialMessage returns the server's text, which has two forms: double quotes for a policy
+// alone, single ones if there is a binding (k8s.io/apiserver
+// …/policy/generic/policy_dispatcher.go: PolicyError).
 func denialMessage(policyName, binding string, err error) string {
 	if binding == "" {
 		return fmt.Sprintf("policy %q denied request: %s", policyName, err)
@@ -31,8 +31,8 @@ func denialMessage(policyName, binding string, err error) string {
 	return fmt.Sprintf("policy '%s' with binding '%s' denied request: %s", policyName, binding, err)
 }
 
-// deniedStatus is the one 403 that lists all errors; message and reason are the
-// first error's (spec §9.5).
+// deniedStatus returns one status 403 with all errors; message and reason are those of the
+// first error (spec §9.5).
 func deniedStatus(req *policy.Request, object *unstructured.Unstructured, denials []denial) *metav1.Status {
 	resource := req.RequestResource
 	if resource.Empty() {
@@ -59,7 +59,7 @@ func deniedStatus(req *policy.Request, object *unstructured.Unstructured, denial
 	return status
 }
 
-// resourceName is the name that the server puts into a refusal
+// resourceName returns the name that the server has in a refusal
 // (k8s.io/apiserver/pkg/admission/errors.go: extractResourceName).
 func resourceName(name string, operation admissionv1.Operation, object *unstructured.Unstructured) string {
 	switch {
@@ -70,8 +70,7 @@ func resourceName(name string, operation admissionv1.Operation, object *unstruct
 	}
 	meta, _ := object.Object["metadata"].(map[string]any)
 	if meta == nil && operation == admissionv1.Connect {
-		// The options of a CONNECT are the kinds that have no metadata. A slash
-		// cannot be part of a name.
+		// The options of a CONNECT have no metadata. A slash cannot be part of a name.
 		return "Unknown/errorGettingName"
 	}
 	for _, field := range [...]string{"name", "generateName"} {
@@ -82,8 +81,8 @@ func resourceName(name string, operation admissionv1.Operation, object *unstruct
 	return "Unknown"
 }
 
-// immediateStatus is the status that ends a request whatever the failurePolicy
-// is, or nil if err is not of that sort.
+// immediateStatus returns the status that ends a request whatever the failurePolicy is, or nil
+// if err is an error of another kind.
 func immediateStatus(err error) *metav1.Status {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {
@@ -92,9 +91,9 @@ func immediateStatus(err error) *metav1.Status {
 	return &status.ErrStatus
 }
 
-// interrupted returns the status of a request that has to end before all policies
-// have run, or nil: its memory was refused, its time is up or its client is gone.
-// The server has no text of its own for these.
+// interrupted returns the status of a request that has to end before all policies have run, or
+// nil. Reasons are a refused charge of memory, the deadline and a client that is gone. The
+// server has no texts of its own for these.
 func interrupted(ctx context.Context, req *policy.Request) *metav1.Status {
 	refused := req.Memory.Refused()
 	switch {

@@ -18,8 +18,7 @@ type Cause struct {
 	Mutation int `json:"mutation"`
 }
 
-// String returns policy › binding › parameter › mutation, without those that there are
-// not.
+// String returns policy › binding › parameter › mutation, without the parts that are empty.
 func (c Cause) String() string {
 	text := c.Policy
 	if c.Binding != "" {
@@ -34,19 +33,21 @@ func (c Cause) String() string {
 	return text
 }
 
-// Blame says who wrote a value of an object: Causes for the whole of it, in order, and
-// more in its Fields or Items. A nil Blame means that nobody did.
+// Blame says which mutations wrote a value of an object: Causes are those that wrote it as a
+// whole, in order; Fields or Items have the Blame of its parts. A nil Blame means that no
+// mutation wrote it.
 type Blame struct {
 	Causes []Cause
 	Fields map[string]*Blame
-	Items  []*Blame // of a list, one for each
-	// Removed are the fields that are no longer there, with who removed them.
+	Items  []*Blame // of a list, one for each element
+	// Removed are the fields that a mutation removed, with all mutations that wrote them before
+	// it and the one that removed them.
 	Removed map[string][]Cause
 }
 
-// BlameOf returns who wrote the object of a Decision that an engine with Trace made; nil
-// if nothing changed it. Elements of lists keep their blame where they are moved: equal
-// ones are the same, and those of one name.
+// BlameOf returns the Blame of the object of d, which an engine with Trace must have made; nil
+// if no mutation changed the object. An element of a list keeps its Blame when it moves:
+// BlameOf recognizes it by an equal value, or else by the same name.
 func BlameOf(d *engine.Decision) *Blame {
 	if d.Status != nil {
 		return nil
@@ -63,8 +64,8 @@ func BlameOf(d *engine.Decision) *Blame {
 	return all
 }
 
-// after returns the blame for a value after c changed it. It may be b, in which it then
-// writes.
+// after returns the Blame of a value that c changed from before to after. It may modify b and
+// return it.
 func (b *Blame) after(before, after any, c Cause) *Blame {
 	if tree.Equal(before, after) {
 		return b
@@ -154,7 +155,7 @@ func (b *Blame) items(before, after []any, c Cause) {
 	b.Items = items
 }
 
-// maxPairs bounds how many elements of two lists are compared.
+// maxPairs bounds how many pairs of elements are compared to match two versions of a list.
 const maxPairs = 1 << 16
 
 // nameIn returns the name of a list's element, "" if it has none.

@@ -11,7 +11,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Traced is a Step with what its expressions read and gave, in a form for machines.
+// Traced is a Step with the values that its expressions read and returned, in a form for JSON.
 type Traced struct {
 	// Mode is empty if the step counts, else that of its policy.
 	Mode    string `json:"mode,omitempty"`
@@ -25,11 +25,11 @@ type Traced struct {
 	Type     string `json:"type,omitempty"`
 	Outcome  string `json:"outcome"`
 	Reason   string `json:"reason,omitempty"`
-	// Error is why the step failed, Ignored that the failurePolicy swallowed it. If the
-	// step read what may be in a Secret, Error is HiddenError.
+	// Error is why the step failed. Ignored says that a failurePolicy of Ignore hid that error.
+	// Error is HiddenError if the step read a value that may be in a Secret.
 	Error   string `json:"error,omitempty"`
 	Ignored bool   `json:"ignored,omitempty"`
-	// Changed has JSON pointers.
+	// Changed has the JSON pointers of the fields that the step changed.
 	Changed []string `json:"changed,omitempty"`
 	// Cost is that of the step in CEL units, ConditionCost that of the conditions before
 	// it.
@@ -39,8 +39,8 @@ type Traced struct {
 	Trace         *policy.Trace `json:"trace,omitempty"`
 }
 
-// TraceOf returns the steps of a decision, and after them those of policies that are not
-// enforced.
+// TraceOf returns the steps of a decision, followed by those of policies that are evaluated and
+// not enforced.
 func TraceOf(d *engine.Decision) []Traced {
 	out := traced([]Traced{}, d.Steps, api.Enforce)
 	for i := range d.Stages {
@@ -94,8 +94,8 @@ const (
 	shortText = 60
 )
 
-// Unmet returns what the condition read that is false, on one line; "" if none is, or if
-// the policies are not observed.
+// Unmet returns, on one line, the values that the false condition of a step read; "" if no
+// condition is false, or if the engine does not observe expressions.
 func Unmet(s *engine.Step) string {
 	if s.ConditionTrace == nil {
 		return ""
@@ -121,7 +121,7 @@ func OneLine(e *cel.Evaluation) string {
 	return strings.Join(parts, ", ")
 }
 
-// Short returns a value cut for a line with others.
+// Short returns a value cut to shortText characters, to be one of several on a line.
 func Short(v cel.Excerpt) string {
 	if r := []rune(v.Text); len(r) > shortText {
 		v.Text, v.Cut = string(r[:shortText]), true
@@ -129,8 +129,8 @@ func Short(v cel.Excerpt) string {
 	return v.String()
 }
 
-// ReadText returns what was read on one line: object.spec.replicas = 3. Of many values
-// it says how many are missing.
+// ReadText returns the values of a Read on one line: object.spec.replicas = 3. It says how many
+// values are left out of a long list.
 func ReadText(r *cel.Read, text func(cel.Excerpt) string) string {
 	var values []string
 	for i, v := range r.Values {

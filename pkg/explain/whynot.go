@@ -28,23 +28,23 @@ type Reason struct {
 	// policy itself is not met.
 	Policy  string `json:"policy"`
 	Binding string `json:"binding,omitempty"`
-	// Field is where the criterion stands in the policy or the binding; empty if Text
-	// says it.
+	// Field is the path of the criterion in the policy or the binding; empty if Text names the
+	// criterion.
 	Field string `json:"field,omitempty"`
 	Text  string `json:"text"`
-	// Near says that the author may have expected a match: the policy is about requests
-	// like this one, or its rule has a mistake.
+	// Near says that the author may have expected a match: the policy is about requests like
+	// this one, or its rule has a mistake.
 	Near bool `json:"near"`
-	// Excepted says that both match, and that an exception holds: Exception is its
-	// namespace/name.
+	// Excepted says that policy and binding match, but a PolicyException excludes the request.
+	// Exception is its namespace/name.
 	Excepted  bool   `json:"excepted,omitempty"`
 	Exception string `json:"exception,omitempty"`
 	// Generated says that the policy is about the Pods that the object will create.
 	Generated bool `json:"generated,omitempty"`
 }
 
-// ExceptedBy returns a Reason for each policy by a binding that did not run on a request since
-// an exception holds, as WhyNot does, at no cost.
+// ExceptedBy returns a Reason for each policy and binding that did not run on a request because
+// of a PolicyException, as WhyNot does. It only reads d, and evaluates no criteria.
 func ExceptedBy(d *engine.Decision) (out []Reason) {
 	for i := range d.LeftOut {
 		o := &d.LeftOut[i]
@@ -60,7 +60,7 @@ func ExceptedBy(d *engine.Decision) (out []Reason) {
 	return out
 }
 
-// except says that it is an exception.
+// except makes r the reason that the exception x excludes the request.
 func (r *Reason) except(x *binding.Exception) {
 	r.Text, r.Excepted, r.Exception, r.Near = "not applied: "+x.String(), true, x.Name(), true
 }
@@ -77,7 +77,7 @@ func (r Reason) String() string {
 	return who + ": " + r.Text
 }
 
-// Line is String and, before it, that a criterion is not met.
+// Line returns String with "not met: " before it, unless the reason is an exception.
 func (r Reason) Line() string {
 	if r.Excepted {
 		return r.String()
@@ -94,14 +94,14 @@ type Explainer struct {
 	mistakes sync.Map // *NamedRuleWithOperations → what is wrong with its resources
 }
 
-// New returns an Explainer of what e decides about objects of the kinds in types.
+// New returns an Explainer for the decisions of e about objects of the kinds in types.
 func New(e *engine.Engine, types *openapi.Types) *Explainer {
 	return &Explainer{engine: e, types: types, served: sync.OnceValue(types.Resources)}
 }
 
-// WhyNot yields the reasons of all members that did nothing with a request and left no
-// Step, in the order in which they would have run. d is what the Engine decided for the
-// request. A request that no policy wants costs some microseconds for each policy.
+// WhyNot yields the reasons of all policies, bindings and other members of stages that did
+// nothing with a request and left no Step, in the order in which they would have run. d is the
+// Engine's decision for the request. A policy that does not match costs some microseconds.
 func (e *Explainer) WhyNot(ctx context.Context, req *policy.Request, d *engine.Decision) iter.Seq[Reason] {
 	return func(yield func(Reason) bool) {
 		w := whyNot{Explainer: e, req: req, resource: req.RequestResource, subresource: req.RequestSubResource}
@@ -127,7 +127,7 @@ func (e *Explainer) WhyNot(ctx context.Context, req *policy.Request, d *engine.D
 	}
 }
 
-// whyNot words the misses of one request.
+// whyNot turns the binding.Miss values of one request into Reasons.
 type whyNot struct {
 	*Explainer
 	req         *policy.Request
@@ -213,7 +213,7 @@ var workloads = map[string]bool{
 	"jobs.batch": true, "cronjobs.batch": true, "replicationcontrollers": true,
 }
 
-// mistake says which resource of a rule no server has; "" if there is none.
+// mistake returns which resource of a rule exists in no API; "" if all exist.
 func (e *Explainer) mistake(rule *admissionregistrationv1.NamedRuleWithOperations) string {
 	for _, name := range rule.Resources {
 		if text := e.unserved(rule, name); text != "" {
@@ -230,7 +230,7 @@ func (e *Explainer) unserved(rule *admissionregistrationv1.NamedRuleWithOperatio
 	}
 	var here, elsewhere []string
 	var of []string // the group-versions in which the name is served
-	known := false  // that the rule's group-versions are
+	known := false  // that the rule's group-versions are known
 	for _, s := range e.served() {
 		gv := s.GVR.GroupVersion().String()
 		if !includes(rule.APIGroups, s.GVR.Group) || !includes(rule.APIVersions, s.GVR.Version) {
@@ -265,7 +265,7 @@ func includes(items []string, s string) bool {
 	return slices.Contains(items, "*") || slices.Contains(items, s)
 }
 
-// versions are the group-versions of a rule as people write them.
+// versions returns the group-versions of a rule as text.
 func versions(rule *admissionregistrationv1.NamedRuleWithOperations) string {
 	var out []string
 	for _, g := range rule.APIGroups {
@@ -276,7 +276,7 @@ func versions(rule *admissionregistrationv1.NamedRuleWithOperations) string {
 	return strings.Join(out, ", ")
 }
 
-// param says which parameters a binding looked for.
+// param returns a description of the parameters that a binding selects.
 func (w *whyNot) param(m *binding.Miss) string {
 	ref, kind := m.Binding.Object().Spec.ParamRef, m.Policy.Object().Spec.ParamKind
 	where := ""
@@ -291,7 +291,7 @@ func (w *whyNot) param(m *binding.Miss) string {
 	return fmt.Sprintf("selects no %s%s, and parameterNotFoundAction is Allow", kind.Kind, where)
 }
 
-// address is the resource of the request as kubectl writes it: deployments.apps/scale.
+// address returns the resource of the request as kubectl writes it: deployments.apps/scale.
 func (w *whyNot) address() string {
 	text := w.resource.GroupResource().String()
 	if w.subresource != "" {

@@ -14,25 +14,24 @@ import (
 
 // Loader loads the modules of policies. It must be safe for concurrent use.
 type Loader interface {
-	// Load returns the mutation that runs the module of a policy, whose settings the
-	// module has accepted. It may take long, but ends soon after ctx. The mutation
-	// reads objects of other kinds, if the policy may, from objects.
+	// Load returns the mutation that runs the module of a policy, after the module has accepted
+	// the policy's settings. It may take long, but ends soon after ctx. The mutation reads
+	// objects of other kinds from objects, if the policy is context-aware.
 	Load(ctx context.Context, p *Policy, deps policy.Deps, objects binding.Params) (policy.Mutator, error)
 }
 
-// Check returns what is wrong with the matchConditions of a policy, which Decode does
-// not look at.
+// Check returns the errors in the matchConditions of a policy, which Decode does not check.
 func (p *Policy) Check(env policy.Deps) api.Faults {
 	return policy.ValidateMatchConditions(p.object.Spec.MatchConditions, env.Env)
 }
 
-// Compile returns the policy as an engine runs it, with a module as its mutation.
+// Compile returns the policy in the form that an engine runs, with module as its mutation.
 func (p *Policy) Compile(deps policy.Deps, module policy.Mutator) (*policy.Policy, error) {
 	return policy.Compile(p.object, deps, module)
 }
 
-// Broken returns the policy without its module: requests that it meets are refused or
-// let through by its failurePolicy.
+// Broken returns the policy without its module: its failurePolicy decides about requests that
+// match it.
 func (p *Policy) Broken(err error) *policy.Policy { return policy.Broken(p.object, err) }
 
 // ModuleFault is the fault of a policy whose module cannot be loaded, or refuses the
@@ -41,8 +40,8 @@ func ModuleFault(err error) *api.Fault {
 	return &api.Fault{Phase: api.Compiling, Path: "spec.module", Err: err}
 }
 
-// Indexes returns how requests find policies: those that may change objects, and those
-// that may not, which run after all that may.
+// Indexes returns one Index for the policies that may change objects, and one for those that
+// may not, which run after all others.
 func Indexes(policies []*Policy, compiled []*policy.Policy, src binding.Sources) (mutating, validators *binding.Index, err error) {
 	var lists [2][]*policy.Policy
 	var bindings [2][]*binding.Binding

@@ -14,8 +14,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// Group is the API group of Kubewarden's policies, and Version the one that Decode
-// reads.
+// Group is the API group of Kubewarden's policies, and Version the one that Decode reads.
 const (
 	Group   = "policies.kubewarden.io"
 	Version = "v1"
@@ -27,10 +26,11 @@ const (
 	PolicyKind        = "AdmissionPolicy"
 )
 
-// kinds are all kinds of policies, groups included.
+// kinds are all kinds of policies, including policy groups.
 var kinds = []string{ClusterPolicyKind, PolicyKind, ClusterPolicyKind + "Group", PolicyKind + "Group"}
 
-// IsPolicy reports whether Decode takes objects of a kind. It refuses those of groups of policies.
+// IsPolicy reports whether Decode handles objects of a kind. That includes policy groups, for
+// which it returns an error.
 func IsPolicy(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == Group && slices.Contains(kinds, gvk.Kind)
 }
@@ -45,34 +45,32 @@ type Policy struct {
 	Module Source
 	// Mutating says that the policy may change objects.
 	Mutating bool
-	// Monitor says that the policy runs and only a record tells the result.
+	// Monitor says that the policy's result is recorded only.
 	Monitor bool
 	// Settings are the policy's settings, never nil.
 	Settings map[string]any
 	// ContextAware are the kinds that the policy may read.
 	ContextAware []schema.GroupVersionKind
-	// Timeout bounds one evaluation.
+	// Timeout is the time limit of one evaluation.
 	Timeout time.Duration
-	// Message takes the place of the policy's own when it refuses a request, if it
-	// is not empty.
+	// Message replaces the policy's own message when it refuses a request, if it is not empty.
 	Message string
-	// Unusable is not nil if Decode returned a policy and an error: only spec.module is
-	// at fault.
+	// Unusable is set if Decode returned both a policy and an error, which is only about
+	// spec.module.
 	Unusable error
-	// PolicyServer and BackgroundAudit mean nothing to mapd.
+	// PolicyServer and BackgroundAudit have no effect in mapd.
 	PolicyServer    string
 	BackgroundAudit bool
 
 	object *admissionregistrationv1.MutatingAdmissionPolicy
 }
 
-// DefaultTimeout is that of an evaluation without spec.timeoutEvalSeconds (Kubewarden
-// spec §2.10).
+// DefaultTimeout is the Timeout without spec.timeoutEvalSeconds (Kubewarden spec §2.10).
 const DefaultTimeout = 2 * time.Second
 
-// ID returns the name under which Kubewarden serves the policy and which its messages
-// have (Kubewarden spec §6.1). Policies run in the order of their IDs, which is the one in
-// which an API server calls Kubewarden's webhooks.
+// ID returns the name under which Kubewarden serves the policy and that its messages contain
+// (Kubewarden spec §6.1). Policies run in the order of their IDs, which is the order in which
+// an API server calls Kubewarden's webhooks.
 func (p *Policy) ID() string { return p.object.Name }
 
 // Kind returns ClusterPolicyKind or PolicyKind.
@@ -83,8 +81,8 @@ func (p *Policy) Kind() string {
 	return PolicyKind
 }
 
-// Object returns what requests the policy meets, and its failurePolicy, as a policy
-// without mutations. It must not be modified.
+// Object returns the match criteria and the failurePolicy of the policy as a policy without
+// mutations. It must not be modified.
 func (p *Policy) Object() *admissionregistrationv1.MutatingAdmissionPolicy { return p.object }
 
 // document is a policy as it is written.
@@ -121,10 +119,10 @@ type contextAware struct {
 	Kind       string `json:"kind"`
 }
 
-// Decode reads a policy. An AdmissionPolicy that names no namespace belongs to the one
-// that is given. Decode is strict: an unknown field is an error, since it may restrict
-// what the policy does. Everything that is wrong comes as api.Faults. If that is only
-// where the module is, there is a policy as well: see Unusable.
+// Decode reads a policy. An AdmissionPolicy that names no namespace belongs to the given one.
+// Decode is strict: an unknown field is an error, since it may restrict what the policy does.
+// All errors are returned as api.Faults. If they are only about the location of the module,
+// Decode returns the policy too: see Unusable.
 func Decode(text []byte, namespace string) (*Policy, error) {
 	var head metav1.TypeMeta
 	if err := json.Unmarshal(text, &head); err != nil {
@@ -150,7 +148,8 @@ func Decode(text []byte, namespace string) (*Policy, error) {
 	case len(faults) == 0:
 		return d.policy(source), nil
 	case len(faults) == 1 && faults[0].Path == "spec.module" && d.Spec.Module != "":
-		// What it matches is known, so that a server can fail for it.
+		// The match criteria are valid, so the failurePolicy can be applied to matching
+		// requests.
 		p := d.policy(source)
 		p.Unusable = faults
 		return p, faults
@@ -158,7 +157,7 @@ func Decode(text []byte, namespace string) (*Policy, error) {
 	return nil, faults
 }
 
-// policy returns the policy of a valid document.
+// policy returns the Policy of a valid document.
 func (d *document) policy(source Source) *Policy {
 	s := &d.Spec
 	p := &Policy{
@@ -202,7 +201,7 @@ func (d *document) policy(source Source) *Policy {
 		object.Spec.FailurePolicy = new(admissionregistrationv1.FailurePolicyType)
 		*object.Spec.FailurePolicy = admissionregistrationv1.Fail
 	}
-	if p.Monitor { // what does not count cannot fail either
+	if p.Monitor { // a result that is only recorded cannot fail a request
 		ignore := admissionregistrationv1.Ignore
 		object.Spec.FailurePolicy = &ignore
 	}
@@ -214,7 +213,7 @@ func (d *document) policy(source Source) *Policy {
 // namespaceLabel is the label that every Namespace has with its own name.
 const namespaceLabel = "kubernetes.io/metadata.name"
 
-// renamed returns the policy under another ID.
+// renamed returns a copy of the policy with another ID.
 func (p *Policy) renamed(id string) *Policy {
 	other := *p
 	other.object = p.object.DeepCopy()
@@ -222,8 +221,8 @@ func (p *Policy) renamed(id string) *Policy {
 	return &other
 }
 
-// Unique returns policies in the order of their IDs. The second of two that have one
-// ID, such as namespaced-a-b-c of the namespaces a and a-b, gets another.
+// Unique returns policies sorted by ID. If two have the same ID, such as namespaced-a-b-c of
+// the namespaces a and a-b, the second gets another ID.
 func Unique(policies []*Policy) []*Policy {
 	policies = slices.Clone(policies)
 	slices.SortFunc(policies, func(a, b *Policy) int {
@@ -240,7 +239,7 @@ func Unique(policies []*Policy) []*Policy {
 	return policies
 }
 
-// Key tells policies apart.
+// Key identifies a policy.
 type Key struct{ Namespace, Name string }
 
 // Key returns the namespace, if the policy has one, and the name.

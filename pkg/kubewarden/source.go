@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Source is where a module is (Kubewarden spec §6.4).
+// Source is the location of a module (Kubewarden spec §6.4).
 type Source struct {
 	// URL is the text that it was parsed from.
 	URL string
@@ -16,16 +16,16 @@ type Source struct {
 	// Location is an absolute path, a URL of https without its digest, or the
 	// reference of an OCI artifact.
 	Location string
-	// Digest is the SHA-256 of the module, in hex. It is empty for files, and for
-	// artifacts, whose reference has that of a manifest, if any.
+	// Digest is the SHA-256 of the module, in hex. It is empty for files and for OCI artifacts.
+	// The reference of an artifact may have the digest of a manifest.
 	Digest string
 }
 
 const digestPrefix = "sha256:"
 
-// ParseSource reads spec.module. A module that comes over https needs the digest of
-// what was reviewed, as https://host/policy.wasm#sha256:HEX; Kubewarden, which does not
-// know this form, downloads the same URL without a check.
+// ParseSource parses spec.module. An https URL needs the digest of the reviewed module, as
+// https://host/policy.wasm#sha256:HEX. Kubewarden does not know this form, and downloads the
+// same URL without a check.
 func ParseSource(module string) (Source, error) {
 	s := Source{URL: module}
 	scheme, rest, ok := strings.Cut(module, "://")

@@ -14,13 +14,13 @@ import (
 
 const (
 	minTimeout, maxTimeout = 2, 30
-	// maxContextAware bounds the kinds that one policy may read: in a cluster each is
+	// maxContextAware bounds the kinds that one policy may read, since in a cluster each is
 	// watched.
 	maxContextAware = 32
 )
 
-// validate checks a document and returns where its module is (Kubewarden spec §6.1).
-// matchConditions are checked where they are compiled.
+// validate checks a document and returns the location of its module (Kubewarden spec §6.1).
+// matchConditions are checked when they are compiled.
 func (d *document) validate() (Source, api.Faults) {
 	s, spec := &d.Spec, field.NewPath("spec")
 	errs := apivalidation.ValidateObjectMeta(&d.ObjectMeta, d.Kind == PolicyKind, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
@@ -101,7 +101,7 @@ func (s *spec) validateTimeouts(path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// validateNamespaced refuses what only a ClusterAdmissionPolicy may have.
+// validateNamespaced returns errors for fields that only a ClusterAdmissionPolicy may have.
 func (s *spec) validateNamespaced(path *field.Path) (errs field.ErrorList) {
 	const only = "only a ClusterAdmissionPolicy has it"
 	if s.NamespaceSelector != nil {

@@ -23,8 +23,8 @@ const (
 	assignField     = "spec.parameters.assign"
 )
 
-// validate does Gatekeeper's checks in Gatekeeper's order, which is not the same
-// for all kinds (Gatekeeper spec §1.3–1.6).
+// validate does Gatekeeper's checks in Gatekeeper's order, which differs between kinds
+// (Gatekeeper spec §1.3–1.6).
 func (m *Mutator) validate(raw *raw) *Error {
 	if len(m.Name) > maxName {
 		return refusef("metadata.name", "maximum name length is %d characters", maxName)
@@ -48,15 +48,15 @@ func (m *Mutator) validate(raw *raw) *Error {
 	}
 }
 
-// maxKinds bounds how many kinds applyTo names, and match.kinds: their lists multiply,
-// and each kind of applyTo is looked at for conflicts.
+// maxKinds bounds how many kinds applyTo and match.kinds name: their lists multiply, and each
+// kind of applyTo is checked for conflicts.
 const maxKinds = 10_000
 
-// checkCombinations refuses a mutator with more than maxKinds kinds.
+// checkCombinations rejects a mutator with more than maxKinds kinds.
 func (m *Mutator) checkCombinations() *Error {
 	kinds := 0
 	for _, a := range m.ApplyTo {
-		// At most 2^20 elements fit into each list of what a server stores.
+		// The product cannot overflow: each list of a stored object has at most 2^20 elements.
 		if kinds += len(a.Groups) * len(a.Versions) * len(a.Kinds); kinds > maxKinds {
 			return refusef("spec.applyTo", "applyTo names more than %d kinds", maxKinds)
 		}
@@ -166,7 +166,7 @@ func (raw *raw) checkSource(m *Mutator) func() *Error {
 	}
 }
 
-// checkElement is about an Assign whose location ends in a list selector.
+// checkElement checks an Assign whose location ends in a list selector.
 func (m *Mutator) checkElement() *Error {
 	last := m.Location[len(m.Location)-1]
 	switch {
@@ -183,8 +183,8 @@ func (m *Mutator) checkElement() *Error {
 	if !ok {
 		return refusef(assignField+".value", "invalid value: `%+v`, only objects can be added to keyed lists", m.From.Value)
 	}
-	// The types count: an integer of a location never equals a number of a value,
-	// which is a float.
+	// The comparison includes the types: an integer of a location never equals a number of a
+	// value, which is a float.
 	if element[last.Name] != last.Value {
 		return refusef(assignField+".value", "adding object to list with different key %s: list key %v, object key %v",
 			last.Name, last.Value, element[last.Name])
@@ -205,9 +205,9 @@ func (m *Mutator) checkLabelValue() *Error {
 	return nil
 }
 
-// checkTests reads the path tests. Gatekeeper's last rule compares places in the
-// list, not depths: two tests can be fine in one order and refused in the other
-// (Gatekeeper spec §3.6). mapd does the same, so that both accept the same mutators.
+// checkTests reads the path tests. Gatekeeper's last rule compares positions in the list, not
+// depths: the same two tests can be valid in one order and invalid in the other (Gatekeeper
+// spec §3.6). mapd does the same, so that both accept the same mutators.
 func (raw *raw) checkTests(m *Mutator) func() *Error {
 	return func() *Error {
 		paths := make([]Path, len(raw.tests))
@@ -255,7 +255,7 @@ func (raw *raw) placeTests(m *Mutator, paths []Path) *Error {
 		return refusef(testField(lastMust), "conflicting path test conditions: path %q is marked MustExist but parent %q MustNotExist",
 			paths[lastMust].Canonical(), paths[firstMustNot].Canonical())
 	}
-	// An empty subPath belongs to no depth and asks for nothing.
+	// An empty subPath has no depth, and its test has no effect.
 	delete(at, -1)
 	for _, depth := range slices.Sorted(maps.Keys(at)) {
 		m.Tests = append(m.Tests, PathTest{Depth: depth, Condition: at[depth]})
@@ -308,7 +308,7 @@ func operationFaults(entry int, operations []string) []string {
 	return faults
 }
 
-// What the parts of an image reference may be (Gatekeeper spec §6.2).
+// Patterns for the parts of an image reference (Gatekeeper spec §6.2).
 var (
 	imageDomain = regexp.MustCompile(`^(?:\w[\w-]*\.[\w.-]*\w|localhost)(?::\d+)?$`)
 	imagePath   = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._/]|__|-*)[a-z0-9]+)*$`)
@@ -330,22 +330,22 @@ func (m *Mutator) checkImage() *Error {
 	case i.Tag != "" && !imageTag.MatchString(i.Tag):
 		return refuse(parametersField+".assignTag", "assignTag %q must be a valid docker image tag or digest starting with ':' or '@'", i.Tag)
 	case i.Domain == "" && startsWithDomain(i.Path):
-		// Gatekeeper spells it so.
+		// The spelling is Gatekeeper's.
 		return refuse(parametersField+".assignPath", "assignDomain must be set if the first part of assignPath %q can be interpretted as part of a domain", i.Path)
 	}
 	return nil
 }
 
-// startsWithDomain reports whether the first segment of an image path would be
-// read as a domain. The path is one that imagePath matches, so it has no colon.
+// startsWithDomain reports whether the first segment of an image path would be parsed as a
+// domain. The path must match imagePath, so it has no colon.
 func startsWithDomain(path string) bool {
 	head, _, more := strings.Cut(path, "/")
 	return more && (strings.Contains(head, ".") || head == "localhost")
 }
 
-// refuseEarly refuses mutators that Gatekeeper accepts and that then make it
-// refuse every request or, for a merge without values, write null (Gatekeeper
-// spec §1.5, §7.2, §15). It also refuses what no expression can say.
+// refuseEarly rejects mutators that Gatekeeper accepts and that then make it refuse every
+// request or, for a merge without values, write null (Gatekeeper spec §1.5, §7.2, §15). It also
+// rejects mutators that no CEL expression can implement.
 func (m *Mutator) refuseEarly(raw *raw) *Error {
 	if n := len(m.Location); n > maxNodes {
 		return refusef(locationField, "a location of %d steps, more than the %d that mapd takes", n, maxNodes)

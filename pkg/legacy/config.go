@@ -14,8 +14,8 @@ const ConfigGroup = api.ConfigGroup
 // ConfigName is the name that a Config must have.
 const ConfigName = "config"
 
-// Config has the namespaces that Gatekeeper's Config excludes. The rest of it does
-// not concern mutators.
+// Config has the namespaces that Gatekeeper's Config excludes. Other parts of it do not affect
+// mutators.
 type Config struct {
 	Match []ConfigMatch
 }
@@ -25,8 +25,8 @@ type ConfigMatch struct {
 	ExcludedNamespaces, Processes []string
 }
 
-// DecodeConfig reads a Config. Its error is an *Error. That the Config lies in
-// Gatekeeper's own namespace is for the caller to check.
+// DecodeConfig reads a Config. Its error is an *Error. The caller has to check that the Config
+// is in Gatekeeper's own namespace.
 func DecodeConfig(u *unstructured.Unstructured) (*Config, error) {
 	r := &reader{}
 	if name := u.GetName(); name != ConfigName {
@@ -44,13 +44,12 @@ func DecodeConfig(u *unstructured.Unstructured) (*Config, error) {
 	return c, nil
 }
 
-// processes are those that "*" stands for. Any other name excludes from nothing.
+// processes are those that "*" stands for. An entry with any other name excludes nothing.
 var processes = []string{"audit", "sync", "webhook", api.GatekeeperProcess}
 
-// Excludes reports whether a process leaves a namespace alone (Gatekeeper spec
-// §1.7, §9.2). For a Namespace, the namespace is its name; for everything else
-// without one it is "", which the pattern "*" matches. A nil Config excludes
-// nothing.
+// Excludes reports whether a namespace is excluded from a process (Gatekeeper spec §1.7, §9.2).
+// For a Namespace object, pass its name; for other cluster-scoped objects pass "", which the
+// pattern "*" matches. A nil Config excludes nothing.
 func (c *Config) Excludes(process, namespace string) bool {
 	if c == nil {
 		return false
@@ -62,8 +61,8 @@ func (c *Config) Excludes(process, namespace string) bool {
 	})
 }
 
-// Patterns are the namespaces that a process leaves alone, each once. A nil Config
-// has none.
+// Patterns returns the patterns of namespaces that are excluded from a process, each once. A
+// nil Config has none.
 func (c *Config) Patterns(process string) []string {
 	if c == nil {
 		return nil
@@ -79,7 +78,7 @@ func (c *Config) Patterns(process string) []string {
 	return out
 }
 
-// Excluding is the mutator with more namespaces that it leaves alone.
+// Excluding returns a copy of the mutator with more excludedNamespaces.
 func (m *Mutator) Excluding(patterns []string) *Mutator {
 	if len(patterns) == 0 {
 		return m

@@ -8,32 +8,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Conflict is a disagreement of mutators about the shape of objects.
+// Conflict is a contradiction between mutators about the shape of objects.
 type Conflict struct {
-	Members []string // as Mutator.String has it, sorted
+	Members []string // in the form of Mutator.String, sorted
 }
 
-// Error is what Gatekeeper's status says.
+// Error returns the text of Gatekeeper's status.
 func (c Conflict) Error() string {
 	return "the following mutators have conflicting schemas: [" + strings.Join(c.Members, ",") + "]"
 }
 
-// Conflicts returns the mutators that are off because others disagree with them
-// about the shape of an object, by ID. Every Assign, AssignImage and ModifySet
-// says by its location what is an object and what is a list; those that
-// contradict each other for one kind and operation are off for all of theirs
-// (Gatekeeper spec §8.4).
+// Conflicts returns, by ID, the mutators that do not run because others contradict them about
+// the shape of an object. The location of an Assign, AssignImage or ModifySet says which fields
+// are objects and which are lists. Mutators that contradict each other for one kind and
+// operation do not run for any (Gatekeeper spec §8.4).
 //
-// The answer depends on the mutators alone. In Gatekeeper it can also depend on
-// their history: one that was in a conflict stays off as long as it ends where
-// others are in conflict.
+// The result depends on the mutators alone. In Gatekeeper it can also depend on their history:
+// a mutator that was in a conflict stays off as long as its location ends where others are in
+// conflict.
 func Conflicts(ms []*Mutator) map[string]Conflict {
 	off, _ := conflicts(ms)
 	return off
 }
 
-// Reported returns the mutators that Gatekeeper's status shows as conflicting
-// although they run, by ID: an Assign that merely ends where others disagree.
+// Reported returns, by ID, the mutators that Gatekeeper's status shows as conflicting although
+// they run: Assigns whose location ends where others contradict each other.
 func Reported(ms []*Mutator) map[string]Conflict {
 	_, reported := conflicts(ms)
 	return reported
@@ -72,15 +71,15 @@ func conflicts(ms []*Mutator) (off, reported map[string]Conflict) {
 	return off, reported
 }
 
-// binding is a kind and an operation: mutators for the same one have to agree.
+// binding is a kind and an operation. All mutators of one binding must agree.
 type binding struct {
 	gvk schema.GroupVersionKind
 	op  operations
 }
 
-// sameBindings returns, for every kind and operation, which mutators are about
-// it, by index; equal answers once, since they give the same conflicts. Usually
-// a mutator is about many kinds, together with many others.
+// sameBindings returns, for every kind and operation, the indices of the mutators that apply to
+// it. Equal results are returned once, since they give the same conflicts. Usually a mutator
+// applies to many kinds, together with many others.
 func sameBindings(ms []*Mutator) [][]int {
 	byBinding := map[binding][]int{}
 	for i, m := range ms {
@@ -123,7 +122,7 @@ func (a ApplyTo) bindings(yield func(binding) bool) {
 	}
 }
 
-// shape is what a path says about the value of one of its nodes.
+// shape is what a location says about the value of one of its nodes.
 type shape int
 
 const (
@@ -135,16 +134,16 @@ const (
 	shapes
 )
 
-// shapeNode is a place in the objects of one kind, seen in one of its shapes.
-// Its children are labelled with field names or, in a list, with key fields: the
-// values of keys do not count.
+// shapeNode is a position in the objects of one kind, with one of the shapes that mutators
+// expect there. Its children are labelled with field names or, in a list, with key fields; the
+// values of keys do not matter.
 type shapeNode struct {
-	through []int // the mutators that come here
-	ends    []int // those that end here and forbid others to go on
+	through []int // mutators whose location goes through here
+	ends    []int // mutators whose location ends here and that allow no others below
 	labels  map[string]*shapeLabel
 }
 
-// shapeLabel is a node in all the shapes that mutators expect of it.
+// shapeLabel is a position, with a node for each shape that mutators expect there.
 type shapeLabel struct {
 	nodes  [shapes]*shapeNode
 	judged bool
@@ -202,7 +201,7 @@ func (m *Mutator) shapeAt(depth int) shape {
 	}
 }
 
-// findClash returns the mutators that disagree at a label, and remembers them.
+// findClash returns the mutators that contradict each other at a label, and caches them.
 func (l *shapeLabel) findClash() *clash {
 	if l.judged {
 		return l.clash
@@ -237,8 +236,8 @@ func (l *shapeLabel) differing() []int {
 	return members
 }
 
-// extending returns the mutators that end here and forbid others to go on, and
-// those that go on; none if there are none of the former.
+// extending returns the mutators whose location ends here and that allow no others below,
+// together with those that go on; none if there are none of the former.
 func (l *shapeLabel) extending() []int {
 	var ends, deeper []int
 	for _, n := range l.nodes {
@@ -260,11 +259,11 @@ func (l *shapeLabel) extending() []int {
 	return append(ends, deeper...)
 }
 
-// clash has the mutators that disagree at one label, by index and sorted.
+// clash has the mutators that contradict each other at one label, by index and sorted.
 type clash struct{ members []int }
 
-// joiner makes conflicts of the clashes along a mutator's location. It remembers
-// them, since many mutators share the same clashes.
+// joiner makes conflicts of the clashes along a mutator's location. It caches them, since many
+// mutators share the same clashes.
 type joiner struct {
 	ms   []*Mutator
 	ids  map[*clash]uint64

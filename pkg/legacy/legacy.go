@@ -1,14 +1,14 @@
-// Package legacy answers one question: what does a Gatekeeper mutator say?
+// Package legacy answers one question: what does a Gatekeeper mutator mean?
 //
-// It reads Assign, AssignImage, AssignMetadata and ModifySet in all their
-// versions, refuses what Gatekeeper refuses, and answers questions about
-// several mutators: their order, which of them contradict each other
-// (Conflicts), and which of them have to run again after another one (Affects).
+// It decodes Assign, AssignImage, AssignMetadata and ModifySet in all their versions, rejects
+// what Gatekeeper rejects, and answers questions about several mutators: their order, which of
+// them contradict each other (Conflicts), and which of them have to run again after another one
+// (Affects).
 //
-// What a mutator does to an object is implemented twice, elsewhere. Package
-// translate says it in CEL, which mapd runs and writes out as native policies.
-// Package direct walks the object in Go, by Gatekeeper's rules. The two share
-// nothing, so that each can be checked against the other.
+// Two other packages implement the effect of a mutator on an object.
+// internal/gatekeeper/translate writes it in CEL, which mapd runs and exports as native
+// policies. Package direct walks the object in Go, by Gatekeeper's rules. The two share no
+// code, so that each can be tested against the other.
 package legacy
 
 import (
@@ -33,20 +33,20 @@ const (
 	ModifySet      Kind = "ModifySet"
 )
 
-// Mutator is one mutator, decoded and found valid. It is immutable.
+// Mutator is one valid mutator, decoded. It is immutable.
 type Mutator struct {
 	Kind     Kind
 	Name     string
 	Location Path
 	// ApplyTo is empty for an AssignMetadata, which applies to every kind.
 	ApplyTo []ApplyTo
-	// CreateOnly narrows the mutator to requests that create objects, whatever ApplyTo
-	// says. Gatekeeper has no such field; see OnCreate.
+	// CreateOnly restricts the mutator to requests that create objects, whatever ApplyTo says.
+	// Gatekeeper has no such field; see OnCreate.
 	CreateOnly bool
 	Match      Match
-	// Tests are the path tests that belong to a depth of Location, by depth and
-	// at most one for each. An AssignMetadata has the one that Gatekeeper adds:
-	// its label or annotation must not exist.
+	// Tests are the path tests for the depths of Location, sorted by depth, at most one for
+	// each. An AssignMetadata has the one that Gatekeeper adds: its label or annotation must
+	// not exist.
 	Tests []PathTest
 
 	// One of these four is set. From belongs to Assign and AssignMetadata.
@@ -54,17 +54,17 @@ type Mutator struct {
 	Set   *SetValues
 	Image *Image
 
-	// Object is the custom resource as a parameter: in v1 (AssignImage in
-	// v1alpha1), with the defaults of its CustomResourceDefinition, and with
-	// every number in spec.parameters.assign.value as a float64, which is what
-	// Gatekeeper reads there. It must not be modified.
+	// Object is the custom resource that a policy gets as parameter: in v1 (AssignImage in
+	// v1alpha1), with the defaults of its CustomResourceDefinition, and with every number in
+	// spec.parameters.assign.value as a float64, as Gatekeeper reads it. It must not be
+	// modified.
 	Object map[string]any
 }
 
-// ID names a mutator for people: "Assign/name".
+// ID returns a short name, such as "Assign/name".
 func (m *Mutator) ID() string { return string(m.Kind) + "/" + m.Name }
 
-// String names a mutator as Gatekeeper's messages do.
+// String returns the name of the mutator in Gatekeeper's messages.
 func (m *Mutator) String() string { return string(m.Kind) + "." + Group + " /" + m.Name }
 
 // Compare orders mutators as Gatekeeper runs them: by kind, then by the bytes of
@@ -73,8 +73,8 @@ func Compare(a, b *Mutator) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
-// Path is a location. The last node is a field, unless an Assign ends in a list
-// selector. A path has no nodes only if the location was empty.
+// Path is a location. The last node is a field, unless an Assign ends in a list selector. The
+// path of an empty location has no nodes.
 type Path []Node
 
 // Node is one step of a path: into a field of an object or, for a List, into
@@ -90,18 +90,18 @@ type Node struct {
 	Value any
 }
 
-// ApplyTo says which kinds a mutator is about: all combinations of the three.
-// There are no wildcards; "" is the core group.
+// ApplyTo says which kinds a mutator applies to: all combinations of the three lists. There are
+// no wildcards; "" is the core group.
 type ApplyTo struct {
 	Groups, Versions, Kinds []string
-	// Operations are CREATE and UPDATE, as they were given; none or "*" are both.
+	// Operations are CREATE and UPDATE as written; none or "*" means both.
 	Operations []string
 }
 
-// Match has the other criteria of a mutator. Empty ones hold.
+// Match has the other criteria of a mutator. Empty criteria match everything.
 type Match struct {
 	Kinds                          []MatchKinds
-	Scope                          string // "Cluster", "Namespaced"; anything else holds
+	Scope                          string // "Cluster", "Namespaced"; any other value matches
 	Namespaces, ExcludedNamespaces []string
 	LabelSelector                  *metav1.LabelSelector
 	NamespaceSelector              *metav1.LabelSelector
@@ -109,30 +109,30 @@ type Match struct {
 	Source                         string // "", "All", "Original" or "Generated"
 }
 
-// MatchKinds is one entry of match.kinds. "*" is any.
+// MatchKinds is one entry of match.kinds. "*" matches any.
 type MatchKinds struct{ APIGroups, Kinds []string }
 
 // Condition is what a path test asks for.
 type Condition string
 
-// The conditions of path tests. Any other never holds, whatever is there.
+// The conditions of path tests. Any other condition never holds.
 const (
 	MustExist    Condition = "MustExist"
 	MustNotExist Condition = "MustNotExist"
 )
 
-// PathTest tests what is at a depth of the location; 0 is its first node.
+// PathTest tests the node at a depth of the location; 0 is the first node.
 type PathTest struct {
 	Depth     int
 	Condition Condition
 }
 
-// Source is where an Assign or AssignMetadata takes its value from: one of
-// three.
+// Source is where an Assign or AssignMetadata takes its value from. One of the three fields is
+// set.
 type Source struct {
-	// Value is plain JSON data with floats for numbers; nil if it is not this.
+	// Value is plain JSON data with floats for numbers; nil if another field is set.
 	Value any
-	// Metadata is "name", "namespace" or, if it is not this, empty.
+	// Metadata is "name" or "namespace"; empty if another field is set.
 	Metadata string
 	External *External
 }
@@ -140,27 +140,27 @@ type Source struct {
 // External is a value that a Provider supplies.
 type External struct {
 	Provider, DataSource, FailurePolicy, Default string
-	// AlwaysUsername says that the user name is asked for also where there is a string
-	// already, which Gatekeeper asks for instead.
+	// AlwaysUsername says that the provider is asked for the user name even if the object has a
+	// string there. Gatekeeper asks for that string instead.
 	AlwaysUsername bool
 }
 
-// usernameAnnotation on a mutator with the data source Username and the value "always"
-// makes mapd ask for the user name everywhere. Gatekeeper does not know it.
+// usernameAnnotation, with the value "always" on a mutator with the data source Username, sets
+// AlwaysUsername. Gatekeeper ignores it.
 const usernameAnnotation = "mapd.dev/username"
 
 // Asks reports whether the mutator needs external data.
 func (m *Mutator) Asks() bool { return m.From != nil && m.From.External != nil }
 
-// SetValues is what a ModifySet does to its list.
+// SetValues says how a ModifySet changes its list.
 type SetValues struct {
 	// Prune removes the values; otherwise they are merged in.
 	Prune  bool
 	Values []any
 }
 
-// Image has the parts of an image reference that an AssignImage sets; empty
-// ones are left as they are. Tag begins with ":" or "@".
+// Image has the parts of an image reference that an AssignImage sets; it does not change empty
+// ones. Tag begins with ":" or "@".
 type Image struct{ Domain, Path, Tag string }
 
 // Test returns the condition at a depth, "" if there is none.

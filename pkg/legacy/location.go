@@ -14,8 +14,7 @@ type SyntaxError struct {
 	// Offset is in bytes, from 0. Line and Column are from 1; columns count code
 	// points.
 	Offset, Line, Column int
-	// Message has Gatekeeper's words, without the position, which Gatekeeper
-	// does not know.
+	// Message is Gatekeeper's text, which has no position.
 	Message string
 }
 
@@ -43,12 +42,10 @@ func newSyntaxError(location string, offset int, message string) *SyntaxError {
 	}
 }
 
-// ParsePath reads a location (Gatekeeper spec §2). Its error is a *SyntaxError,
-// for the first thing that is wrong, with Gatekeeper's words. An empty location
-// is a path without nodes.
+// ParsePath parses a location (Gatekeeper spec §2). Its error is a *SyntaxError for the first
+// mistake, with Gatekeeper's text. An empty location is a path without nodes.
 //
-// Gatekeeper lets some integers beyond 64 bits wrap around; ParsePath refuses
-// them all.
+// Gatekeeper lets some integers beyond 64 bits overflow; ParsePath rejects them all.
 func ParsePath(s string) (Path, error) {
 	p := parser{scanner: scanner{in: s}}
 	p.advance()
@@ -111,7 +108,7 @@ func (p *parser) path() (Path, *SyntaxError) {
 	return path, nil
 }
 
-// selector reads what follows an opening bracket.
+// selector parses the part after an opening bracket.
 func (p *parser) selector() (Node, *SyntaxError) {
 	if p.ahead.typ != tokenIdent {
 		return Node{}, p.unexpected("keyField in listSpec")
@@ -142,13 +139,12 @@ func (p *parser) selector() (Node, *SyntaxError) {
 	return node, nil
 }
 
-// String writes a path so that ParsePath reads it again: fields joined by dots,
-// selectors as [key: value], and quotes only where they are needed.
+// String returns a path in a form that ParsePath accepts: fields joined by dots, selectors as
+// [key: value], and quotes only where they are needed.
 func (p Path) String() string { return p.write(bareWord) }
 
-// Canonical writes a path as Gatekeeper's messages do. It differs from String
-// where Gatekeeper leaves out quotes that it would need to read the path again:
-// of labels."a/b" it makes labels.a/b.
+// Canonical returns a path as in Gatekeeper's messages. It differs from String where Gatekeeper
+// leaves out quotes that parsing would need: for labels."a/b" it returns labels.a/b.
 func (p Path) Canonical() string { return p.write(bareInGatekeeper) }
 
 func (p Path) write(bare func(string) bool) string {

@@ -7,13 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Wildcard reports whether a pattern of match.name, match.namespaces,
-// match.excludedNamespaces or of a Config matches a name. One asterisk in front
-// and one at the end are special, all others stand for themselves (Gatekeeper
-// spec §7.4).
+// Wildcard reports whether a pattern of match.name, match.namespaces, match.excludedNamespaces
+// or of a Config matches a name. One asterisk at the beginning and one at the end are
+// wildcards, all others are literal (Gatekeeper spec §7.4).
 func Wildcard(pattern, name string) bool {
 	text, front := strings.CutPrefix(pattern, "*")
-	// "*" alone is at both ends.
+	// The asterisk of "*" is at both ends.
 	end := strings.HasSuffix(pattern, "*")
 	text = strings.TrimSuffix(text, "*")
 	switch {
@@ -35,10 +34,9 @@ func WildcardPrefix(pattern, generateName string) bool {
 	return strings.HasSuffix(pattern, "*") && Wildcard(pattern, generateName)
 }
 
-// AppliesTo reports whether applyTo and match.kinds include objects of a kind
-// (Gatekeeper spec §7.1, §7.2). operation is CREATE or UPDATE; for "" an entry
-// of applyTo has to include both. An AssignMetadata does not look at
-// operations.
+// AppliesTo reports whether applyTo and match.kinds include objects of a kind (Gatekeeper spec
+// §7.1, §7.2). operation is CREATE or UPDATE; for "" an entry of applyTo has to include both.
+// An AssignMetadata ignores operations.
 func (m *Mutator) AppliesTo(gvk schema.GroupVersionKind, operation string) bool {
 	return m.InApplyTo(gvk, operation) && m.InKinds(gvk)
 }
@@ -56,7 +54,7 @@ func (m *Mutator) InApplyTo(gvk schema.GroupVersionKind, operation string) bool 
 	})
 }
 
-// OnCreate returns a mutator that does the same to new objects and nothing else.
+// OnCreate returns a copy of the mutator that only changes objects that are created.
 func (m *Mutator) OnCreate() *Mutator {
 	c := *m
 	c.CreateOnly = true
@@ -80,13 +78,12 @@ func (m *Match) FromSource(source string) bool {
 	return m.Source == "" || m.Source == "All" || m.Source == source
 }
 
-// OfRequests reports whether match.source holds for the objects that clients request,
-// which are the only ones that a webhook, and a policy, gets.
+// OfRequests reports whether match.source holds for objects in requests of clients, which are
+// the only ones that webhooks and policies get.
 func (m *Match) OfRequests() bool { return m.FromSource("Original") }
 
-// InNamespace reports whether objects in a namespace, "" for none, match scope,
-// namespaces and excludedNamespaces. It does not apply to Namespaces themselves
-// (Gatekeeper spec §7.3).
+// InNamespace reports whether objects in a namespace, "" for none, satisfy scope, namespaces
+// and excludedNamespaces. It must not be called for Namespace objects (Gatekeeper spec §7.3).
 func (m *Match) InNamespace(name string) bool {
 	if name == "" {
 		return m.Scope != "Namespaced"

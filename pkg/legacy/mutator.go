@@ -14,9 +14,8 @@ import (
 // Kinds returns the kinds in the order in which Gatekeeper runs them.
 func Kinds() []Kind { return []Kind{Assign, AssignImage, AssignMetadata, ModifySet} }
 
-// IsMutator reports whether gvk is that of a mutator. Whether the version is one
-// that Gatekeeper serves is for Decode to say: a mutator in an unknown version
-// is wrong, not something else.
+// IsMutator reports whether gvk has the group and kind of a mutator. It accepts any version:
+// Decode returns an error for versions that Gatekeeper does not serve.
 func IsMutator(gvk schema.GroupVersionKind) bool {
 	if gvk.Group != Group {
 		return false
@@ -40,7 +39,7 @@ func served(k Kind, version string) bool {
 	return false
 }
 
-// Version returns the API version of Mutator.Object.
+// Version returns the API version of Mutator.Object for a kind.
 func (k Kind) Version() string {
 	if k == AssignImage {
 		return "v1alpha1"
@@ -48,16 +47,15 @@ func (k Kind) Version() string {
 	return "v1"
 }
 
-// Decode reads a mutator in any of its versions, which all mean the same. It
-// does what an API server with Gatekeeper's definitions does, as far as that
-// changes something: unknown fields go, null is absent, defaults come. Then it
-// checks what Gatekeeper checks, in Gatekeeper's order (Gatekeeper spec §1), and
-// after that what Gatekeeper only finds when a request comes: such a mutator
-// would refuse every request that it is about. The first failure is the answer,
-// an *Error.
+// Decode decodes a mutator in any of its versions, which all have the same meaning. It does
+// what an API server with Gatekeeper's definitions does, as far as that has an effect: it drops
+// unknown fields, treats null as absent, and fills in defaults. Then it does Gatekeeper's
+// checks, in Gatekeeper's order (Gatekeeper spec §1), and after them those that Gatekeeper does
+// only for a request: such a mutator would refuse every request that it matches. It returns the
+// first failure as an *Error.
 //
-// What only a definition's patterns and enumerations refuse is let through,
-// because Gatekeeper accepts it in a file; Notes reports it.
+// Decode accepts values that only a definition's patterns and enumerations reject, because
+// Gatekeeper accepts them in a file; Notes reports them.
 func Decode(u *unstructured.Unstructured) (*Mutator, error) {
 	gvk := u.GroupVersionKind()
 	m := &Mutator{Kind: Kind(gvk.Kind), Name: u.GetName()}
@@ -86,13 +84,13 @@ func (m *Mutator) decode(in map[string]any, gvk schema.GroupVersionKind) *Error 
 	return m.refuseEarly(raw)
 }
 
-// raw has the fields of a mutator that are read and not yet checked.
+// raw has the fields of a mutator that are decoded and not yet checked.
 type raw struct {
 	location  string
 	tests     []rawTest
 	operation string // of a ModifySet
 	noValues  bool   // a ModifySet without values.fromList
-	value     bool   // assign has a value, which Source.Value cannot tell from none
+	value     bool   // assign has a value, which may be null
 	metadata  bool   // assign has a fromMetadata
 }
 
@@ -110,7 +108,7 @@ func (m *Mutator) read(r *reader, in map[string]any) *raw {
 		delete(meta.out, "managedFields")
 	}
 	checkStatus(top)
-	delete(out, "status") // Gatekeeper's own
+	delete(out, "status") // written by Gatekeeper
 	spec, _ := top.object("spec")
 	raw := &raw{location: spec.str("location")}
 	if m.Kind != AssignMetadata {
@@ -131,8 +129,7 @@ func (m *Mutator) read(r *reader, in map[string]any) *raw {
 	return raw
 }
 
-// checkStatus checks types only: Gatekeeper refuses a mutator whose status it
-// cannot read.
+// checkStatus checks types only: Gatekeeper rejects a mutator whose status it cannot decode.
 func checkStatus(top object) {
 	status, _ := top.object("status")
 	readEach(status, "byPod", func(pod object) struct{} {
@@ -241,8 +238,8 @@ func (m *Mutator) readSource(params object, raw *raw) {
 	}
 }
 
-// floats returns a copy of JSON data in which all numbers are floats, since that
-// is how Gatekeeper reads assign.value (Gatekeeper spec §2.4).
+// floats returns a copy of JSON data in which all numbers are floats, as Gatekeeper reads
+// assign.value (Gatekeeper spec §2.4).
 func floats(v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -264,20 +261,20 @@ func floats(v any) any {
 	}
 }
 
-// Error is the reason why a mutator is refused.
+// Error is the reason why a mutator is rejected.
 type Error struct {
 	Mutator string // "Assign/name"
 	Field   string // "spec.location", "spec.parameters.pathTests[0].subPath", …
 	Offset  int    // in bytes, within the field's text; -1 if there is no place in it
-	// Err has Gatekeeper's words, where there are any. It wraps a *SyntaxError if
-	// there is an Offset.
+	// Err has Gatekeeper's text, if Gatekeeper has one. It wraps a *SyntaxError if Offset is
+	// not -1.
 	Err error
 }
 
-// Error names the mutator, the field, the place in it, and what is wrong.
+// Error returns the mutator, the field, the position in it, and what is wrong.
 func (e *Error) Error() string { return e.Mutator + ": " + e.reason() }
 
-// Reason returns the text of err without the name of the mutator that it refuses.
+// Reason returns the text of err without the name of the mutator.
 func Reason(err error) string {
 	if e, ok := err.(*Error); ok {
 		return e.reason()
@@ -296,11 +293,11 @@ func (e *Error) reason() string {
 	return s + e.Err.Error()
 }
 
-// Unwrap returns what is wrong, without saying where.
+// Unwrap returns Err, which has no position.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Render returns the error; if a place within a text is known, with the text
-// under it and a caret under the place, as SyntaxError.Render has it.
+// Render returns the error. If a position within a text is known, the text with a caret under
+// the position follows, as in SyntaxError.Render.
 func (e *Error) Render() string {
 	if at := e.syntax(); at != nil {
 		return e.Mutator + ": " + e.Field + ": " + at.Render()
@@ -315,7 +312,7 @@ func (e *Error) syntax() *SyntaxError {
 	return nil
 }
 
-// locationError is Gatekeeper's text around that of the parser.
+// locationError is the parser's error within Gatekeeper's text for a location.
 type locationError struct {
 	text string
 	at   *SyntaxError
@@ -329,7 +326,7 @@ func refusef(field, format string, args ...any) *Error {
 	return &Error{Field: field, Offset: -1, Err: fmt.Errorf(format, args...)}
 }
 
-// refuseLocation returns the error for a text that ParsePath refused.
+// refuseLocation returns the error for a text that ParsePath rejected.
 func refuseLocation(field, text string, err error) *Error {
 	at := err.(*SyntaxError)
 	return &Error{Field: field, Offset: at.Offset, Err: &locationError{text, at}}
@@ -338,8 +335,8 @@ func refuseLocation(field, text string, err error) *Error {
 // reader keeps the first error about the type of a field.
 type reader struct {
 	err *Error
-	// asked, unless it is nil, collects the objects that were read and the names of the
-	// fields that were asked for, by path.
+	// asked, unless it is nil, collects the objects that were read and the names of the fields
+	// that were read, by path.
 	asked map[string]*asked
 }
 
@@ -348,9 +345,8 @@ type asked struct {
 	names []string
 }
 
-// object is an object that is read field by field. Every field that is read is
-// copied to out, so out ends up with the known fields only. The zero object has
-// no fields.
+// object is an object that is read field by field. Every field that is read is copied to out,
+// so out has only known fields in the end. The zero object has no fields.
 type object struct {
 	r       *reader
 	path    string
@@ -480,7 +476,7 @@ func (o object) child(path string, v any, put func(map[string]any)) (object, boo
 	return object{r: o.r, path: path, in: in, out: out}, true
 }
 
-// readEach reads a list of objects, in which a null is one without fields.
+// readEach reads a list of objects. A null counts as an object without fields.
 func readEach[T any](o object, name string, read func(object) T) []T {
 	l, ok := o.list(name)
 	if !ok {

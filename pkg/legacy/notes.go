@@ -13,7 +13,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Note is a warning about something that is allowed and probably a mistake.
+// Note is a warning about a part of a mutator that is valid and probably a mistake.
 type Note struct {
 	Field   string // "spec.applyTo[0].kinds"
 	Message string
@@ -112,7 +112,7 @@ func (n *notes) location() {
 
 func (n *notes) tests() {
 	if n.m.Kind == AssignMetadata {
-		return // its test is not the author's
+		return // the test is not written by the author
 	}
 	mustNot := n.firstMustNot()
 	for _, t := range n.m.Tests {
@@ -186,8 +186,8 @@ func (n *notes) set(s *SetValues) {
 	}
 }
 
-// rounded returns a number in a value that a float64 may have changed: from
-// 2^53 on, floats are further apart than integers.
+// rounded returns a number in a value that conversion to float64 may have changed: from 2^53
+// on, not all integers are floats.
 func rounded(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:

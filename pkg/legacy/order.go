@@ -11,20 +11,20 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Idempotent reports whether applying the mutator to its own result changes
-// nothing more. The one exception is an AssignImage that sets only a path
-// without a slash: "p" makes "p:1/z" of "x:1/z", where "1/z" counts as the tag,
-// and "p:1" is then read as a domain (Gatekeeper spec §6.3).
+// Idempotent reports whether applying the mutator to its own result never changes anything. The
+// one exception is an AssignImage that sets only a path without a slash: "p" makes "p:1/z" of
+// "x:1/z", where "1/z" counts as the tag, and "p:1" is then parsed as a domain (Gatekeeper spec
+// §6.3).
 func Idempotent(m *Mutator) bool {
 	return m.Image == nil || m.Image.Domain != "" || m.Image.Tag != "" || strings.Contains(m.Image.Path, "/")
 }
 
-// Affects reports whether b, which had nothing left to do, may have something
-// to do after a changed an object. It errs on the side of true. Every pass but
-// the first only has to run mutators that another one has affected since they
-// last ran; the others change nothing.
+// Affects reports whether b, if it would change nothing before, may change something after a
+// changed an object. It may be true too often, but never false by mistake. In every pass but
+// the first, only mutators that another one has affected since they last ran have to run; the
+// others change nothing.
 //
-// Commute asks for more: that both orders give the same.
+// Commute is stricter: both orders must have the same result.
 func Affects(a, b *Mutator) bool {
 	switch {
 	case a == b:
@@ -42,8 +42,8 @@ func RefusesPending(a, b *Mutator) bool {
 	return a.Asks() && (b.Image != nil || b.Set != nil) && len(a.Location) == len(b.Location) && a.Location.Meets(b.Location) && meetKinds(a, b)
 }
 
-// Commute reports whether a and b give the same in either order. It errs on the
-// side of false.
+// Commute reports whether a and b have the same result in either order. It may be false too
+// often, but never true by mistake.
 func Commute(a, b *Mutator) bool {
 	if a.WritesKind() || b.WritesKind() {
 		return false
@@ -52,8 +52,7 @@ func Commute(a, b *Mutator) bool {
 	apart := how == fieldsDiffer || how == elementsDiffer
 	if apart && !notices(a, b, shared) && !notices(b, a, shared) &&
 		!a.writesLabelOf(b) && !b.writesLabelOf(a) &&
-		// Two new elements of a list stand in the order in which they were
-		// appended.
+		// New elements of a list are in the order in which they were appended.
 		!(how == elementsDiffer && a.creates(shared) && b.creates(shared)) {
 		return true
 	}
@@ -64,15 +63,15 @@ func Commute(a, b *Mutator) bool {
 type meeting int
 
 const (
-	within         meeting = iota // they do not: one is at, or inside, the other
+	within         meeting = iota // they do not: one is equal to, or below, the other
 	fieldsDiffer                  // at two fields of one object
 	elementsDiffer                // at two elements of one list
-	shapesDiffer                  // they do not agree about what is there
+	shapesDiffer                  // they contradict each other about the shape
 )
 
-// meet follows two locations as long as they may lead to the same places, and
-// returns how many nodes they share. Mutators that disagree about the shape of
-// the same objects are in conflict.
+// meet compares two locations node by node for as long as they may lead to the same places, and
+// returns how many nodes they share. Mutators that contradict each other about the shape of the
+// same objects are in conflict.
 func meet(a, b Path) (shared int, how meeting) {
 	for i := range min(len(a), len(b)) {
 		x, y := &a[i], &b[i]
@@ -90,17 +89,17 @@ func meet(a, b Path) (shared int, how meeting) {
 	return min(len(a), len(b)), within
 }
 
-// Meets reports whether two paths may lead through the same places up to the
-// end of the shorter one.
+// Meets reports whether two paths may lead through the same places up to the end of the shorter
+// path.
 func (p Path) Meets(other Path) bool {
 	_, how := meet(p, other)
 	return how == within
 }
 
-// creates reports whether a mutator that finds nothing at a depth of its
-// location may create it. It creates the whole rest of the location or nothing,
-// so no glob and no path test may follow. Unlike in Gatekeeper, a ModifySet
-// that prunes creates nothing in mapd (Gatekeeper spec §5, T21).
+// creates reports whether a mutator may create a missing node at a depth of its location. It
+// creates the whole rest of the location or nothing, so no glob and no path test may follow.
+// Unlike in Gatekeeper, a ModifySet that prunes creates nothing in mapd (Gatekeeper spec §5,
+// T21).
 func (m *Mutator) creates(depth int) bool {
 	if m.Set != nil && m.Set.Prune {
 		return false
@@ -118,8 +117,8 @@ func (m *Mutator) creates(depth int) bool {
 	return true
 }
 
-// isKey reports whether the node at a depth is the key field of the element
-// before it. It exists as soon as the element does, and nothing is inside it.
+// isKey reports whether the node at a depth is the key field of the element before it. It
+// exists as soon as the element exists, and nothing is below it.
 func (m *Mutator) isKey(depth int) bool {
 	if depth == 0 {
 		return false
@@ -134,15 +133,14 @@ func (m *Mutator) defaults() bool {
 	return ok && c == MustNotExist
 }
 
-// enables reports whether a may create something that b needs, among the nodes
-// that they share: a node that has to exist, or an element of a list that b
-// visits whole.
+// enables reports whether a may create something that b needs, among the nodes that they share:
+// a node that has to exist, or an element of a list whose elements b all visits.
 func enables(a, b *Mutator, shared int) bool {
 	return anyShared(a, b, shared, func(c Condition) bool { return c == MustExist })
 }
 
-// notices reports whether a may create something that changes what b does,
-// including that b does less.
+// notices reports whether a may create something that changes the effect of b, even if b then
+// does less.
 func notices(a, b *Mutator, shared int) bool {
 	return anyShared(a, b, shared, func(Condition) bool { return true })
 }
@@ -171,15 +169,15 @@ func affectsLocation(a, b *Mutator) bool {
 	case len(a.Location) >= len(b.Location):
 		return affectsWithin(a, b, shared)
 	case a.defaults():
-		// Where a finds nothing, b has found nothing either. If b could have
-		// created it, b has no reason to stay away.
+		// A node that is missing for a is missing for b too. If b could create it, b would not
+		// have needed a to do so.
 		return enables(a, b, shared) || !b.creates(shared-1)
 	default:
 		return true
 	}
 }
 
-// affectsWithin is affectsLocation for an a that writes at, or inside, what b writes.
+// affectsWithin is affectsLocation for an a whose location is that of b, or below.
 func affectsWithin(a, b *Mutator, shared int) bool {
 	switch {
 	case b.defaults():
@@ -195,8 +193,8 @@ func affectsWithin(a, b *Mutator, shared int) bool {
 	}
 }
 
-// haveCommon reports whether two lists share a value. It takes 1 and 1.0 for
-// equal, which some comparisons of Gatekeeper do and others do not.
+// haveCommon reports whether two lists have a common value. It treats 1 and 1.0 as equal; some
+// of Gatekeeper's comparisons do and others do not.
 func haveCommon(a, b []any) bool {
 	for _, x := range a {
 		x = floats(x)
@@ -226,8 +224,8 @@ func (m *Mutator) Label() (name string, ok bool) {
 	return m.Location[2].Name, true
 }
 
-// selectors yields the selectors that look at an object's own labels. A
-// namespaceSelector looks at those of a Namespace.
+// selectors yields the selectors that are matched against an object's own labels. A
+// namespaceSelector is matched against the labels of a Namespace.
 func (m *Mutator) selectors(yield func(*metav1.LabelSelector) bool) {
 	if s := m.Match.LabelSelector; s != nil && !yield(s) {
 		return
@@ -258,9 +256,8 @@ func (m *Mutator) writesLabelOf(b *Mutator) bool {
 	return false
 }
 
-// enablesMatch reports whether the mutator may set a label that makes b match.
-// It sets only missing labels, so a selector that wants the label missing does
-// not count.
+// enablesMatch reports whether the mutator may set a label that makes b match. It sets only
+// missing labels, so a selector that requires the label to be missing does not count.
 func (m *Mutator) enablesMatch(b *Mutator) bool {
 	key, ok := m.Label()
 	if !ok {
@@ -275,8 +272,8 @@ func (m *Mutator) enablesMatch(b *Mutator) bool {
 	return false
 }
 
-// selectsWith reports whether a selector may hold with a label and not without
-// it. may reports whether the label may have one of the values.
+// selectsWith reports whether a selector may match with a label and not without it. may reports
+// whether the label may have one of the values.
 func selectsWith(s *metav1.LabelSelector, key string, may func(string) bool) bool {
 	wanted := false
 	for _, r := range api.Requirements(s) {
@@ -296,8 +293,7 @@ func selectsWith(s *metav1.LabelSelector, key string, may func(string) bool) boo
 	return wanted
 }
 
-// meetKinds reports whether both may apply to one request: to one kind and one
-// operation.
+// meetKinds reports whether both may apply to the same request: to one kind and one operation.
 func meetKinds(a, b *Mutator) bool {
 	for x := range a.scopes {
 		for y := range b.scopes {
@@ -325,8 +321,8 @@ type scope struct {
 	Operations operations
 }
 
-// scopes yields the scopes of the mutator. It is an iterator because each pair
-// of thousands of mutators may be compared, and a list would be an allocation.
+// scopes yields the scopes of the mutator. It is an iterator because each of thousands of
+// mutators may be compared with each other, and a list would be an allocation each time.
 func (m *Mutator) scopes(yield func(scope) bool) {
 	if m.Kind == AssignMetadata {
 		yield(scope{Operations: create | update})
@@ -359,7 +355,7 @@ func meetScopes(x, y scope, a, b []MatchKinds) bool {
 	return false
 }
 
-// open returns nil for a list of match.kinds that includes everything.
+// open returns nil for a list of match.kinds that matches everything.
 func open(list []string) []string {
 	if len(list) == 0 || slices.Contains(list, "*") {
 		return nil
@@ -367,8 +363,7 @@ func open(list []string) []string {
 	return list
 }
 
-// common reports whether something is in all lists. A nil list includes
-// everything.
+// common reports whether all lists have a common element. A nil list has every element.
 func common(lists ...[]string) bool {
 	i := slices.IndexFunc(lists, func(l []string) bool { return l != nil })
 	return i < 0 || slices.ContainsFunc(lists[i], func(s string) bool {

@@ -15,34 +15,34 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// Provider says where values for external data come from (Gatekeeper spec §11).
-// It is immutable.
+// Provider is a server that returns values for external data (Gatekeeper spec §11). It is
+// immutable.
 type Provider struct {
 	Name string
 	// URL has the scheme https and a host.
 	URL string
-	// Timeout bounds one call. It is positive.
+	// Timeout is the limit for one call. It is positive.
 	Timeout time.Duration
-	// CABundle has the authorities that the server's certificate must come from,
-	// in PEM form. At least one can be used.
+	// CABundle has the authorities that must have signed the server's certificate, in PEM form.
+	// At least one is usable.
 	CABundle []byte
-	// NoSideEffects says that asking changes nothing, so that dry runs may ask.
+	// NoSideEffects says that calls have no side effects, so that dry runs may make them.
 	NoSideEffects bool
 }
 
 const (
 	// ProviderKind is the kind of a Provider.
 	ProviderKind = "Provider"
-	// SideEffectsAnnotation says on a Provider whether asking it changes anything:
-	// "None" says that it does not. A Provider has no field for that.
+	// SideEffectsAnnotation on a Provider says whether calls have side effects: "None" means
+	// that they have none. A Provider has no field for that.
 	SideEffectsAnnotation = "mapd.dev/side-effects"
-	// defaultProviderTimeout is that of a Provider without one, or with 0. Gatekeeper
-	// means the same, and fails every call of such a Provider (Gatekeeper spec §11.2).
+	// defaultProviderTimeout is the Timeout of a Provider without one, or with 0. Gatekeeper
+	// intends the same, but fails every call of such a Provider (Gatekeeper spec §11.2).
 	defaultProviderTimeout = 5 * time.Second
 )
 
-// ProviderVersions returns the versions in which Gatekeeper serves Providers, the
-// newest first. They mean the same.
+// ProviderVersions returns the versions in which Gatekeeper serves Providers, the newest first.
+// They have the same meaning.
 func ProviderVersions() []string { return []string{"v1beta1", "v1alpha1"} }
 
 // IsProvider reports whether gvk is that of a Provider, in whichever version.
@@ -50,11 +50,11 @@ func IsProvider(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == api.ExternalDataGroup && gvk.Kind == ProviderKind
 }
 
-// DecodeProvider reads a Provider. It refuses what Gatekeeper refuses, in
-// Gatekeeper's order, and then what would make every call fail. The error is an
-// *Error. check looks at the authorities of the caBundle: bundle is all of it, and first is
-// the content of its first PEM block. It is the caller's since certificates are a
-// large dependency, which programs that ask nobody can do without.
+// DecodeProvider decodes a Provider. It rejects what Gatekeeper rejects, in Gatekeeper's order,
+// and then what would make every call fail. The error is an *Error. check validates the
+// authorities of the caBundle: bundle is all of it, and first is the content of its first PEM
+// block. The caller passes it because parsing certificates is a large dependency, which
+// programs that make no calls can do without.
 func DecodeProvider(u *unstructured.Unstructured, check func(bundle, first []byte) error) (*Provider, error) {
 	p := &Provider{Name: u.GetName()}
 	if err := p.decode(u, check); err != nil {
@@ -110,14 +110,13 @@ func (p *Provider) decode(u *unstructured.Unstructured, checkBundle func(bundle,
 	}
 	p.Timeout = defaultProviderTimeout
 	if seconds > 0 {
-		// A call has no more time than that anyway, and more might not fit.
+		// A request has less time in any case, and a larger value might overflow.
 		p.Timeout = time.Duration(min(seconds, 3600)) * time.Second
 	}
 	return nil
 }
 
-// authorities decodes a caBundle. Gatekeeper looks at the first block only, of any
-// type.
+// authorities decodes a caBundle. Gatekeeper uses the first block only, of any type.
 func authorities(caBundle string, check func(bundle, first []byte) error) ([]byte, error) {
 	text, err := base64.StdEncoding.DecodeString(caBundle)
 	if err != nil {
@@ -133,7 +132,7 @@ func authorities(caBundle string, check func(bundle, first []byte) error) ([]byt
 	return text, nil
 }
 
-// Equal reports whether two Providers say the same.
+// Equal reports whether two Providers have equal fields.
 func (p *Provider) Equal(q *Provider) bool {
 	return p.Name == q.Name && p.URL == q.URL && p.Timeout == q.Timeout && p.NoSideEffects == q.NoSideEffects && bytes.Equal(p.CABundle, q.CABundle)
 }

@@ -8,12 +8,12 @@ type Component struct {
 	// Rounds is how many passes over the members give the same result as all of
 	// Gatekeeper's passes, whatever the object: 1, 2, or 3 for more.
 	Rounds int
-	Why    string // what costs the second round, "" if there is none
+	Why    string // what makes a second round necessary, "" if nothing does
 }
 
-// Components divides mutators into the smallest sets such that the order of the
-// sets does not change the result. They are sorted by their first members. ms
-// are the mutators that run: Components does not look for conflicts.
+// Components partitions mutators into the smallest sets whose order does not change the result.
+// The sets are sorted by their first members. ms must be the mutators that run: Components does
+// not check for conflicts.
 func Components(ms []*Mutator) []Component {
 	ms = slices.SortedFunc(slices.Values(ms), Compare)
 	set := newUnion(len(ms))
@@ -64,13 +64,12 @@ func (u union) join(i, j int) {
 	u[max(i, j)] = min(i, j)
 }
 
-// manyRounds stands for every number of rounds from 3 on.
+// manyRounds stands for 3 or more rounds.
 const manyRounds = 3
 
-// rounds finds the last pass in which a mutator can change something for good.
-// A change by an earlier mutator reaches a later one in the same pass. A change
-// by a later one reaches an earlier one in the next pass, unless settles holds
-// for the two.
+// rounds returns the number of the last pass in which a mutator can make a lasting change. A
+// change by an earlier mutator reaches a later one in the same pass. A change by a later one
+// reaches an earlier one in the next pass, unless settles holds for the two.
 func rounds(ms []*Mutator) (n int, why string) {
 	type edge struct{ from, to, cost int }
 	var edges []edge
@@ -78,8 +77,7 @@ func rounds(ms []*Mutator) (n int, why string) {
 	again := make([]int, len(ms))
 	for i, m := range ms {
 		if !Idempotent(m) {
-			// The second application of such an AssignImage finds a domain, which
-			// stays.
+			// The second application of such an AssignImage finds a domain, which it keeps.
 			again[i], why = 1, m.ID()+" can take its own result for another image"
 		}
 		last[i] = 1 + again[i]
@@ -116,7 +114,7 @@ func mayStopMatching(m *Mutator, ms []*Mutator) bool {
 	})
 }
 
-// mayMakeFail reports whether others write a value on which a mutator fails.
+// mayMakeFail reports whether others write a value that makes a mutator fail.
 func mayMakeFail(m *Mutator, ms []*Mutator) bool {
 	return slices.ContainsFunc(ms, func(other *Mutator) bool {
 		if other == m || other.From == nil || len(other.Location) > len(m.Location) {
@@ -127,8 +125,8 @@ func mayMakeFail(m *Mutator, ms []*Mutator) bool {
 	})
 }
 
-// settles reports whether a second pass of i and then j, in which i repeats
-// work that j has undone, ends where the first pass ended.
+// settles reports whether a second pass of i and then j, in which i repeats a change that j has
+// undone, has the result of the first pass.
 func settles(i, j *Mutator) bool {
 	shared, how := meet(i.Location, j.Location)
 	same := len(i.Location) == len(j.Location)
@@ -141,12 +139,12 @@ func settles(i, j *Mutator) bool {
 	case enables(j, i, shared):
 		return false
 	case i.overwrites() && len(i.Location) <= len(j.Location):
-		// i starts anew, so j finds what it found in the first pass.
+		// i starts from a new value, so j finds the same as in the first pass.
 		return true
 	case i.Image != nil && j.Image != nil:
 		return Idempotent(i) && Idempotent(j)
 	case i.Set != nil && j.Set != nil:
-		// Values that one removes and the other adds again stand at the end.
+		// Values that one removes and the other adds again move to the end of the list.
 		return !i.Set.Prune || j.Set.Prune || !haveCommon(i.Set.Values, j.Set.Values)
 	default:
 		return false
@@ -160,7 +158,7 @@ func (m *Mutator) overwrites() bool {
 		!slices.ContainsFunc(m.Tests, func(t PathTest) bool { return t.Condition != MustExist })
 }
 
-// constant returns a value with the type of the assigned one.
+// constant returns a value of the type that is assigned.
 func (s *Source) constant() any {
 	if s.Metadata != "" {
 		return ""

@@ -12,18 +12,18 @@ import (
 // TemplateKind is the kind of expansion templates.
 const TemplateKind = "ExpansionTemplate"
 
-// Template is an ExpansionTemplate, decoded and found valid: it says which objects
-// an object of some kinds will create. It is immutable.
+// Template is a valid ExpansionTemplate, decoded: it says which objects an object of some kinds
+// will create. It is immutable.
 type Template struct {
 	Name string
 	// ApplyTo says which kinds are expanded; Operations are not used.
 	ApplyTo []ApplyTo
-	// Source is the path of field names to what the new object is made of.
+	// Source is the path of field names to the template of the new object.
 	Source string
 	// Generates is the kind of the new object. Parts of it may be empty.
 	Generates schema.GroupVersionKind
-	// EnforcementAction, if not empty, replaces that of every violation by the new
-	// object: "deny", "warn" or "dryrun"; anything else is unknown to Gatekeeper too.
+	// EnforcementAction, if not empty, replaces that of every violation by the new object:
+	// "deny", "warn" or "dryrun". Gatekeeper does not know other values either.
 	EnforcementAction string
 	// BuiltIn says that the template is mapd's own.
 	BuiltIn bool
@@ -88,7 +88,7 @@ func (t *Template) validate() *Error {
 	}
 	kinds := 0
 	for _, a := range t.ApplyTo {
-		// At most 2^20 elements fit into each list of what a server stores.
+		// The product cannot overflow: each list of a stored object has at most 2^20 elements.
 		if kinds += len(a.Groups) * len(a.Versions) * len(a.Kinds); kinds > maxKinds {
 			return refusef("spec.applyTo", "applyTo names more than %d kinds", maxKinds)
 		}

@@ -51,7 +51,7 @@ func (s *scanner) next() token {
 	case c == '"' || c == '\'':
 		return s.quoted()
 	default:
-		// What is not UTF-8 is one U+FFFD a byte.
+		// Each byte that is not UTF-8 becomes one U+FFFD.
 		r, size := utf8.DecodeRuneInString(s.in[start:])
 		s.pos += size
 		return token{punctuation(c), string(r), start}
@@ -75,7 +75,7 @@ func punctuation(c byte) tokenType {
 	}
 }
 
-// run takes the bytes that are in a class.
+// run reads the bytes that are in a class.
 func (s *scanner) run(class func(byte) bool) string {
 	start := s.pos
 	for s.pos < len(s.in) && class(s.in[s.pos]) {
@@ -84,8 +84,8 @@ func (s *scanner) run(class func(byte) bool) string {
 	return s.in[start:s.pos]
 }
 
-// quoted takes a quoted word. A backslash stands for whatever follows it, so \n
-// is the letter n. A word without an end is an error.
+// quoted reads a quoted word. A backslash stands for the character after it, so \n is the
+// letter n. A word without a closing quote is an error.
 func (s *scanner) quoted() token {
 	start, quote := s.pos, rune(s.in[s.pos])
 	var text strings.Builder
@@ -112,7 +112,7 @@ func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isWord is for all of a bare word but its first byte, which is no digit.
+// isWord reports whether a byte may follow the first byte of a bare word.
 func isWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || isDigit(c) || c == '_' || c == '-'
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/lookup"
 )
 
-// Unknown returns a note for each field of a mutator that Gatekeeper does not know, which
-// an API server drops, in the order of their paths. The mutator need not be valid.
+// Unknown returns a note for each field of a mutator that Gatekeeper's definitions lack and
+// that an API server drops, sorted by path. The mutator need not be valid.
 func Unknown(u *unstructured.Unstructured) []Note {
 	gvk := u.GroupVersionKind()
 	if !IsMutator(gvk) {
@@ -26,7 +26,7 @@ func Unknown(u *unstructured.Unstructured) []Note {
 		case path == "":
 			a.names = append(a.names, "apiVersion", "kind")
 		case path != "spec" && !strings.HasPrefix(path, "spec."):
-			continue // the API server's own
+			continue // written by the API server
 		}
 		for name := range a.in {
 			if slices.Contains(a.names, name) {

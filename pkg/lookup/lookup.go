@@ -1,10 +1,10 @@
 // Package lookup answers one question: which of many items, each with conditions
 // on labels, may apply to a request?
 //
-// An item states its Needs: labels that a request must have, in one of some
-// values. A Table files each item under the rarest of them, so that a request
-// finds its few candidates by the labels that it has. What is found may apply;
-// what is not found cannot. Whether it does apply is for the caller to test.
+// An item states its Needs: the labels that a request must have, each with one of some values.
+// A Table files an item under the rarest of them, so that Find reads only the few items that
+// are filed under a label of the request. An item that Find returns may apply, and the caller
+// has to test whether it does; an item that it does not return cannot apply.
 package lookup
 
 import (
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Place says where a label is looked for.
+// Place says where a label is read from.
 type Place uint8
 
 const (
@@ -26,12 +26,12 @@ const (
 type Need struct {
 	Place Place
 	Key   string
-	// Values are those that it may have, nil: any.
+	// Values are the allowed values of the label; nil allows any.
 	Values []string
 }
 
-// Needs appends to needs what a selector needs. "Not this value" and "not this
-// key" need nothing, nor does a nil selector, which selects everything.
+// Needs appends the labels that a selector requires to needs. NotIn and DoesNotExist require no
+// label, nor does a nil selector, which selects everything.
 func Needs(needs []Need, place Place, s labels.Selector) []Need {
 	if s == nil {
 		return needs
@@ -113,7 +113,7 @@ func (n *Need) terms(each func(term)) {
 func New[T any](items []T, needs func([]Need, T) []Need) *Table[T] {
 	t := &Table[T]{items: items, filed: make([]node, 1, len(items)+1)}
 	var all []Need
-	from := make([]int, len(items)+1) // of an item's in all
+	from := make([]int, len(items)+1) // where the items' needs begin in the list of all needs
 	choice := false
 	for i, item := range items {
 		all = needs(all, item)
@@ -137,7 +137,7 @@ func New[T any](items []T, needs func([]Need, T) []Need) *Table[T] {
 			if len(own) == 1 {
 				break
 			}
-			most := 0 // items that a request may find with this one
+			most := 0 // items that a request with this label may find
 			own[j].terms(func(t term) { most = max(most, count[t]) })
 			if j == 0 || most < least || most == least && own[best].Values == nil {
 				best, least = j, most

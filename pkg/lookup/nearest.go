@@ -2,9 +2,9 @@ package lookup
 
 import "strings"
 
-// Nearest returns the name that somebody may have meant who wrote another one, "" if
-// none is near: a third of what was written may be wrong. Of names that are equally
-// near it returns the first in alphabetical order.
+// Nearest returns the name that was probably meant by written, which is none of names; "" if
+// none is similar: at most a third of the characters may be wrong. Of equally similar names it
+// returns the first in alphabetical order.
 func Nearest(written string, names []string) string {
 	best, distance := "", len(written)/3+1
 	for _, name := range names {

@@ -1,16 +1,15 @@
-// Package mapd answers one question: what do these policies make of this
-// object?
+// Package mapd answers one question: how do these policies change this object?
 //
-// It is for programs that have documents and want results, as
+// It is for programs that evaluate policies on documents, as
 // the command `mapd eval` does. Load takes documents: policies, bindings,
 // Gatekeeper's mutators, parameters, Namespaces, CustomResourceDefinitions and
 // RBAC objects, mixed. Policies.Eval runs them on one object and returns a
 // Result: the Decision of pkg/engine with its steps, the object with its
-// comments kept, the fields that differ, and what to tell a person.
+// comments kept, the fields that differ, and texts for people.
 //
-// An object is taken as people write it. Before the policies see it, it gets
-// the defaults that an API server fills in; a Result shows only what policies
-// changed. A Namespace that was not given has its name as its only label.
+// An object may have the form in which people write it. Before the policies
+// run, it gets the defaults that an API server fills in; a Result shows only what
+// policies changed. A Namespace that was not given has its name as its only label.
 //
 // Documents come as bytes with names. The package reads no files, starts
 // nothing that outlives a call, and gives the same results for the same

@@ -14,14 +14,15 @@ import (
 // A Document is one object of a text, and where it stands. It does not change.
 type Document struct{ doc *manifest.Document }
 
-// Read returns the documents of a text one by one, so that a stream of any length
-// needs the memory of its largest document; the items of a List are documents. With an
-// *Error that document is lost and reading goes on; a *ReadError is the last.
+// Read returns the documents of a text one by one, so that a stream of any length needs the
+// memory of its largest document. It returns the items of a List as documents of their own.
+// After an *Error, which is about one document, reading goes on; a *ReadError is the last
+// element.
 func Read(name string, r io.Reader) iter.Seq2[*Document, error] {
 	return documents(manifest.ReadStream(name, r))
 }
 
-// ReadWhole is Read with Lists as they are, and with what has no kind.
+// ReadWhole is Read, but returns each List as one document, and documents without a kind too.
 func ReadWhole(name string, r io.Reader) iter.Seq2[*Document, error] {
 	return documents(manifest.ReadWhole(name, r))
 }
@@ -40,12 +41,12 @@ func documents(read iter.Seq2[*manifest.Document, error]) iter.Seq2[*Document, e
 	}
 }
 
-// A Memory reads texts that change little: what was there when it read the last time it
-// does not read again. The zero value is usable, by one goroutine.
+// A Memory reads texts that change little: it does not parse a document again that it returned
+// in the Read before. The zero value is usable. It must not be used by two goroutines at once.
 type Memory struct{ memory manifest.Memory }
 
-// Read returns the documents of texts, and the errors of Read. The Memory forgets all
-// others.
+// Read returns the documents of files, and the errors that the function Read would return. It
+// drops the documents of files that are not passed any more.
 func (m *Memory) Read(files ...File) (docs []*Document, errs []error) {
 	texts := make([]manifest.Text, len(files))
 	for i, f := range files {
@@ -75,8 +76,8 @@ func (d *Document) Where() string { return d.doc.Where() }
 // policy, binding, mutator, definition or Namespace.
 func (d *Document) IsContext() bool { return policyset.IsContext(d.Object().GroupVersionKind()) }
 
-// Text returns the document as it is written, without the "---" before it unless
-// that line says more. Callers must not modify it.
+// Text returns the document as it is written. The "---" line before it is included only if that
+// line has more than the dashes. Callers must not modify the text.
 func (d *Document) Text() []byte { return d.doc.Raw }
 
 // Separated reports whether a "---" stood before Text.
@@ -90,9 +91,9 @@ func (d *Document) Errorf(format string, args ...any) *Error {
 	return (*Error)(d.doc.Errorf(format, args...))
 }
 
-// Part returns the object at a path of the document, such as cases[0].object, as a
-// document of its own; object is its content, in which texts may have been replaced. Its
-// errors have the positions of the whole document.
+// Part returns the object at a path of the document, such as cases[0].object, as a document of
+// its own. object is its content, in which the caller may have replaced texts. Errors of the
+// new document have positions in the whole one.
 func (d *Document) Part(path string, object map[string]any) (*Document, error) {
 	part, err := d.doc.Part(path, object)
 	if err != nil {
@@ -101,19 +102,20 @@ func (d *Document) Part(path string, object map[string]any) (*Document, error) {
 	return &Document{part}, nil
 }
 
-// ErrorAt returns err at the field that a path names, in the form of field.Path, or at
-// the nearest one around it.
+// ErrorAt returns err with the position of the field at path, which has the form of field.Path.
+// If there is no such field, the position is that of the nearest field that contains it.
 func (d *Document) ErrorAt(path string, err error) *Error {
 	return (*Error)(d.doc.ErrorAt(path, err))
 }
 
-// ErrorAtKey is ErrorAt for a field that should not be there.
+// ErrorAtKey is ErrorAt with the position of the field's key, for a field that should not
+// exist.
 func (d *Document) ErrorAtKey(path string, err error) *Error {
 	return (*Error)(d.doc.ErrorAtKey(path, err))
 }
 
-// PosIn returns the line and column in the file of the character at a line and column of
-// text, the string that a path names.
+// PosIn returns the line and column in the file of a character of text, which is the string at
+// path. line and column are the position of the character in text.
 func (d *Document) PosIn(path, text string, line, column int) (int, int) {
 	pos := d.doc.PosIn(path, text, line, column)
 	return pos.Line, pos.Column
@@ -124,7 +126,7 @@ func (d *Document) Edit(after map[string]any) Edit {
 	return Edit{manifest.Edit{Document: d.doc, After: after}}
 }
 
-// objectID tells objects apart across versions.
+// objectID identifies an object in all versions of its API group.
 type objectID struct{ group, kind, namespace, name string }
 
 func identify(u *unstructured.Unstructured, namespace string) objectID {
@@ -138,8 +140,8 @@ type Objects struct {
 	docs map[objectID]*Document
 }
 
-// Objects collects documents; errors call the collection by name. It returns the
-// errors of docs, and one for each object that is there twice.
+// Objects collects documents. name is how errors call the collection. It returns the errors of
+// docs, and one for each object that occurs twice.
 func (p *Policies) Objects(name string, docs iter.Seq2[*Document, error]) (*Objects, []error) {
 	o := &Objects{name: name, docs: map[objectID]*Document{}}
 	var errs []error

@@ -6,8 +6,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
-// environments has an Env for each minor that was asked for. Making one is most of
-// what loading a few policies costs, and there are only as many as known minors.
+// environments has an Env for each Kubernetes minor that a caller used. Making one is most of
+// the cost of loading a few policies, and there are no more than the known minors.
 var environments sync.Map // of string to *cel.Env
 
 func environment(minor string, observe bool) (*cel.Env, error) {

@@ -35,8 +35,7 @@ type Options struct {
 	// Kubernetes is the minor whose CEL libraries expressions may use, such as
 	// "1.34"; empty means "1.37".
 	Kubernetes string
-	// Namespace is that of namespaced objects that name none; empty means
-	// DefaultNamespace.
+	// Namespace is used for namespaced objects that name none; empty means DefaultNamespace.
 	Namespace string
 	// Unbound binds each policy that has no binding to everything. Without it such
 	// a policy has no effect, as in a cluster.
@@ -44,46 +43,46 @@ type Options struct {
 	// Enforce has all policies enforced, whatever mode their annotations and those of their
 	// bindings say.
 	Enforce bool
-	// Modules loads the modules of Kubewarden's policies, which do not run without it.
-	// The command mapd has one; it is not part of this package, since a WebAssembly
-	// runtime is large.
+	// Modules loads the WebAssembly modules of Kubewarden's policies, which do not run without
+	// it. This package has no implementation, since a WebAssembly runtime is large; the command
+	// mapd has one.
 	Modules kubewarden.Loader
 	ToolOptions
 }
 
-// ToolOptions are for programs that have loaded policies or documents before, that show how
-// policies are evaluated, or that reach providers of external data. Others want none of them.
+// ToolOptions are for programs that load the same policies repeatedly, that show how policies
+// are evaluated, or that query providers of external data. Other programs leave it empty.
 type ToolOptions struct {
-	// Documents are read already. They come after the files.
+	// Documents are documents that the caller has read. They come after the files.
 	Documents []*Document
-	// Env is the expression language, instead of that of Kubernetes.
+	// Env is the expression language to use instead of that of Options.Kubernetes.
 	Env *cel.Env
-	// Observe keeps in the Steps of decisions what expressions read, and what they gave. An
+	// Observe makes the Steps of decisions keep what expressions read and returned. An
 	// evaluation takes several times as long.
 	Observe bool
 	// Brief leaves the objects before and after each step out of decisions, as a
 	// server does, so that an evaluation costs what it costs there.
 	Brief bool
-	// Resolver answers what policies ask of providers of external data. Nil makes every
-	// answer an error.
+	// Resolver answers queries to providers of external data. If it is nil, each query fails.
 	Resolver engine.Resolver
-	// Like are policies that were loaded with the same Env and Kubernetes: Load does not
-	// compile the same policies again if the definitions among the documents are the same,
-	// too. It may be nil.
+	// Like are policies that were loaded with the same Env and Kubernetes: Load reuses their
+	// compiled form for policies that did not change, if the definitions among the documents
+	// did not change either. It may be nil.
 	Like *Policies
-	// Context are documents beside the files of Load, such as the objects of a stream: those
-	// count that are policies, bindings, mutators, definitions, Namespaces or parameters,
-	// and that no file has. The others cost nothing but memory.
+	// Context are documents beside the files of Load, such as the objects of a stream. Load
+	// uses those of them that are policies, bindings, mutators, definitions, Namespaces or
+	// parameters, unless a file has the same object. The others cost nothing but memory.
 	Context []*Document
-	// Provider is called for each Provider of external data among the documents. Its
-	// error is one of Load, at the document. It may be nil.
+	// Provider is called for each Provider of external data among the documents. Load reports
+	// its error at the position of the document. It may be nil.
 	Provider func(*unstructured.Unstructured) error
 	// Installation is the namespace of mapd, whose exceptions are for all namespaces; empty:
 	// api.Installation.
 	Installation string
 }
 
-// mode returns how the modes of policies are taken, nil as they are written.
+// mode returns the function that replaces the modes of policies; nil keeps the modes as
+// written.
 func (o *Options) mode() func(*policy.Policy, *binding.Binding, api.Mode) api.Mode {
 	if !o.Enforce {
 		return nil
@@ -98,7 +97,7 @@ type File struct {
 	Data []byte
 }
 
-// Policies are documents that were loaded. They do not change.
+// Policies are loaded documents. They are immutable.
 type Policies struct {
 	loaded    *policyset.Loaded
 	engine    *engine.Engine
@@ -107,20 +106,20 @@ type Policies struct {
 	env       *cel.Env
 	unbound   bool
 	compiled  time.Duration
-	// observed returns the same policies as Options.Observe makes them. They are loaded again
-	// when it is called first.
+	// observed returns the same policies loaded with Options.Observe. Its first call loads
+	// them.
 	observed func() (*Policies, error)
-	keeps    bool // Options.Like, for observed
+	keeps    bool // Options.Like, passed on to observed
 	warned   *warned
 	exempt   *exempt
 }
 
-// LoadError lists everything that Load found wrong, in the order of the files.
+// LoadError lists all errors that Load found, in the order of the files.
 type LoadError struct {
-	// Unreadable says that the texts are no documents; otherwise the documents were
-	// read, and policies in them do not validate or compile.
+	// Unreadable says that a text is not valid YAML or JSON. Otherwise all documents were read,
+	// and the errors are about policies that do not validate or compile.
 	Unreadable bool
-	// Errs are of type *Error wherever the place in a file is known.
+	// Errs are of type *Error wherever the position in a file is known.
 	Errs []error
 }
 
@@ -135,20 +134,21 @@ func (e *LoadError) Error() string {
 
 func (e *LoadError) Unwrap() []error { return e.Errs }
 
-// Load reads and compiles documents. If any of them is at fault, it returns a
-// *LoadError with all faults; any other error is about opts.
+// Load reads and compiles documents. If documents have errors, it returns a *LoadError with all
+// of them; any other error is about opts.
 func Load(opts Options, files ...File) (*Policies, error) {
 	return LoadContext(context.Background(), opts, files...)
 }
 
-// LoadContext is Load. Policies that are not compiled when ctx ends are at fault.
+// LoadContext is Load that ends with ctx: policies that are not compiled by then are reported
+// as errors.
 func LoadContext(ctx context.Context, opts Options, files ...File) (*Policies, error) {
 	p, err := load(ctx, opts, files)
 	if err != nil {
 		return nil, err
 	}
 	if opts.Like != nil && opts.Like.keeps {
-		opts.Like = nil // otherwise each Policies keeps the one that it is like, and none is ever freed
+		opts.Like = nil // otherwise each Policies would keep its predecessor alive, and none would be freed
 	}
 	p.keeps = opts.Like != nil
 	if opts.Observe {
@@ -229,24 +229,24 @@ func (p *Policies) Engine() *engine.Engine { return p.engine }
 // Policies returns the policies that were loaded, in the order of their names.
 func (p *Policies) Policies() []*policy.Policy { return p.loaded.Policies }
 
-// Mutators returns how many of Gatekeeper's mutators were loaded, those that do
-// not run included; Notes says which these are and why.
+// Mutators returns how many of Gatekeeper's mutators were loaded, including those that do not
+// run; Notes says which these are and why.
 func (p *Policies) Mutators() int { return len(p.loaded.Mutators()) }
 
 // Templates returns Gatekeeper's expansion templates among the documents, in their
 // order.
 func (p *Policies) Templates() []*legacy.Template { return p.loaded.Templates() }
 
-// Types returns the kinds that are known: the built-in ones, and those of the
-// documents' CustomResourceDefinitions.
+// Types returns the known kinds: the built-in ones, and those of the documents'
+// CustomResourceDefinitions.
 func (p *Policies) Types() *openapi.Types { return p.loaded.Types }
 
-// Sources returns where policies look for parameters and Namespaces, for others that
-// look for the same.
+// Sources returns where policies look up parameters and Namespaces, for callers that need the
+// same look-up.
 func (p *Policies) Sources() binding.Sources { return p.loaded.Sources() }
 
-// Authorizer returns the authorizer of the documents' RBAC objects, which has no opinion
-// if there is none of them.
+// Authorizer returns the authorizer of the documents' RBAC objects. Without such objects it has
+// no opinion on any request.
 func (p *Policies) Authorizer() authorizer.Authorizer { return p.loaded.Authorizer() }
 
 // Len returns how many policies of all kinds were loaded, bound or not: those of
@@ -259,32 +259,34 @@ func (p *Policies) Len() int {
 func (p *Policies) Bindings() int {
 	n := len(p.loaded.Index.Bindings())
 	if p.unbound {
-		n -= len(p.loaded.Unbound) // have one that no document has
+		n -= len(p.loaded.Unbound) // have a binding that Load made, not a document
 	}
 	return n
 }
 
-// Ignored counts the documents that are not used, by kind: nothing runs them or reads them.
+// Ignored counts, by kind, the documents that no policy and no part of mapd uses.
 func (p *Policies) Ignored() map[string]int { return p.loaded.Ignored }
 
 // Kubewarden returns Kubewarden's policies that run, in the order of their IDs.
 func (p *Policies) Kubewarden() []*kubewarden.Policy { return p.loaded.Modules() }
 
-// Kyverno returns how many mutate rules of Kyverno's policies were loaded, those that are not
-// converted and so change nothing included; Notes says which these are and why.
+// Kyverno returns how many mutate rules of Kyverno's policies were loaded, including those that
+// were not converted and change nothing; Notes says which these are and why.
 func (p *Policies) Kyverno() int { return len(p.loaded.Kyverno()) }
 
-// A KyvernoRule is a mutate rule of one of Kyverno's policies. A MutatingPolicy has one, of its
-// own name.
+// A KyvernoRule is a mutate rule of one of Kyverno's policies. A MutatingPolicy counts as one
+// rule with the policy's name.
 type KyvernoRule struct {
 	// Name is what Steps call it, such as "ClusterPolicy/labels/add-team".
 	Name string
-	// Rule is its name within the policy, and Path where that stands in the Document, which is
-	// what Where says of it.
+	// Rule is the rule's name within the policy, Path its field path in the document, and
+	// Document the position of that document as returned by Document.Where.
 	Rule, Path, Document string
-	// Unconverted is why it changes nothing, "" if policies stand for it.
+	// Unconverted is the reason why the rule was not converted and changes nothing; "" if it
+	// was.
 	Unconverted string
-	// Reorders says that it may leave a list with a key in another order than Kyverno does.
+	// Reorders says that the rule may leave a list with a merge key in another order than
+	// Kyverno does.
 	Reorders bool
 }
 

@@ -23,11 +23,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// A Note says what a person should know about a result that is no error: what had
-// to be assumed, or what has no effect and why.
+// A Note says what a person should know about a result and what is not an error: an assumption
+// that mapd made, or what has no effect and why.
 type Note struct {
 	Kind NoteKind
-	// About are the names that the note is about.
+	// About are the names of the objects that the note is about.
 	About []string
 	text  string
 }
@@ -35,7 +35,7 @@ type Note struct {
 // String returns the note as a sentence.
 func (n Note) String() string { return n.text }
 
-// NoteKind tells notes apart for programs that word them differently.
+// NoteKind identifies the kind of a note, for programs that write their own text.
 type NoteKind uint8
 
 const (
@@ -47,25 +47,26 @@ const (
 	BoundToAll
 	// UnknownParams are kinds of parameters that no document defines.
 	UnknownParams
-	// UnknownKind is the custom kind of an object that no document defines, and the
-	// resource that it is taken as.
+	// UnknownKind is the kind of a custom object that no document defines, and the resource
+	// that mapd assumes for it.
 	UnknownKind
-	// TakenAsIs is the kind of an object that a server would not accept. There are
-	// only mutators, so it is taken as it is.
+	// TakenAsIs is the kind of an object that a server would reject. Only mutators run on it,
+	// which need no schema, so it is evaluated without one.
 	TakenAsIs
-	// Mistake is something in a policy, the first of About, that is sure to fail when it
-	// is reached, or a document whose kind is misspelt.
+	// Mistake is a part of a policy, the first of About, that always fails when it is
+	// evaluated, or a document whose kind is misspelt.
 	Mistake
 	// Unasked are mutators with external data, which do not run without Options.Resolver.
 	Unasked
-	// OnlyGenerated are mutators that run on nothing but what workloads create.
+	// OnlyGenerated are mutators that run only on objects that workloads create.
 	OnlyGenerated
-	// NoNamespace are Namespaces that no document has, whose labels or fields count.
+	// NoNamespace are Namespaces whose labels or fields a policy reads and that no document
+	// has.
 	NoNamespace
-	// NoRBAC says that a policy asked the authorizer, and no document is for it.
+	// NoRBAC says that a policy asked the authorizer, and that no document is an RBAC object.
 	NoRBAC
-	// Unconverted is a mutate rule of one of Kyverno's policies that changes nothing, since no
-	// policy stands for it.
+	// Unconverted is a mutate rule of one of Kyverno's policies that was not converted and
+	// changes nothing.
 	Unconverted
 )
 
@@ -73,8 +74,8 @@ func note(kind NoteKind, about []string, format string, args ...any) Note {
 	return Note{kind, about, fmt.Sprintf(format, args...)}
 }
 
-// Notes returns what has no effect among the documents, and what may not mean what
-// it says.
+// Notes returns what has no effect among the documents, and what may have another effect than
+// its author expects.
 func (p *Policies) Notes() []Note {
 	var notes []Note
 	l := p.loaded
@@ -144,9 +145,9 @@ func (p *Policies) Notes() []Note {
 	return notes
 }
 
-// warningTexts returns the texts of the warnings about a policy. What is wrong at one place
-// for several kinds is one text. A policy of a file is named with the line and the column
-// there, others with those in the expression.
+// warningTexts returns the texts of the warnings about a policy. Warnings about one place for
+// several kinds become one text. The position in a text is the line and the column in the file,
+// or those in the expression for a policy of a cluster.
 func warningTexts(p *policy.Policy, warnings []policy.Warning, d *manifest.Document) []string {
 	var texts []string
 	for i := 0; i < len(warnings); {
@@ -167,8 +168,7 @@ func warningTexts(p *policy.Policy, warnings []policy.Warning, d *manifest.Docum
 	return texts
 }
 
-// applied returns the expression of an apply configuration of a policy, of which the field is
-// the path.
+// applied returns the apply configuration expression of the policy at field, which is a path.
 func applied(p *policy.Policy, field string) (string, bool) {
 	mutations, i := p.Object().Spec.Mutations, 0
 	if n, err := fmt.Sscanf(field, "spec.mutations[%d].applyConfiguration.expression", &i); n != 1 || err != nil || i >= len(mutations) || mutations[i].ApplyConfiguration == nil {
@@ -177,18 +177,18 @@ func applied(p *policy.Policy, field string) (string, bool) {
 	return mutations[i].ApplyConfiguration.Expression, true
 }
 
-// warned has the warnings about policies that were asked for, since finding them takes as
-// long as compiling.
+// warned caches the warnings about policies, since finding them takes as long as compiling.
 type warned struct {
 	mu    sync.Mutex
 	known map[*policy.Policy][]policy.Warning
 }
 
-// again returns the same for policies of which some are the same.
+// again returns a cache that starts with the entries of w, for a set of policies that has some
+// in common.
 func (w *warned) again() *warned {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return &warned{known: w.known} // which is replaced and not changed
+	return &warned{known: w.known} // of replaces the map and never modifies it
 }
 
 func (w *warned) of(policies []*policy.Policy, types *openapi.Types) [][]policy.Warning {
@@ -206,14 +206,15 @@ func (w *warned) of(policies []*policy.Policy, types *openapi.Types) [][]policy.
 	return out
 }
 
-// exempt has the namespaces that mapd leaves alone in a cluster and in which its policies
-// have changed objects here.
+// exempt has the namespaces that mapd's webhook does not reach in a cluster, but in which
+// policies changed objects here.
 type exempt struct {
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-// look looks whether a decision changes an object that mapd would not be asked about.
+// look records the namespace of a request if a policy changed an object there that mapd's
+// webhook would not receive.
 func (e *exempt) look(native map[string]bool, req *policy.Request, d *engine.Decision) {
 	if !d.Changed || !slices.Contains(api.ExemptNamespaces(), req.Namespace) {
 		return
@@ -234,8 +235,8 @@ func (e *exempt) namespaces() []string {
 	return slices.Sorted(maps.Keys(e.names))
 }
 
-// readsNamespaces reports whether more than the name of a Namespace may count. Mutators and
-// modules are taken to read it.
+// readsNamespaces reports whether a policy may read more of a Namespace than its name. It
+// assumes that mutators and module policies do.
 func (p *Policies) readsNamespaces() bool {
 	l := p.loaded
 	selects := func(r *admissionregistrationv1.MatchResources) bool {
@@ -258,8 +259,8 @@ func (p *Policies) readsNamespaces() bool {
 		})
 }
 
-// Assumed returns what evaluations until now had to assume: Namespaces that were not
-// given, answers of the authorizer, and namespaces that mapd is not asked about.
+// Assumed returns what evaluations until now assumed: Namespaces that no document has, answers
+// of the authorizer, and namespaces that mapd's webhook does not reach.
 func (p *Policies) Assumed() []Note {
 	var notes []Note
 	if names := p.loaded.Namespaces.Synthesised(); len(names) > 0 {

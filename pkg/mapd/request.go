@@ -25,43 +25,42 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// RequestOptions say what is asked of an API server. The zero value creates the
-// object, as the administrator that kubeadm makes.
+// RequestOptions describe the request to the API server. The zero value creates the object as
+// the administrator that kubeadm sets up.
 type RequestOptions struct {
-	// Operation is CREATE if it is empty, or UPDATE with Old. The object of a DELETE is the
-	// one that is deleted, which the Request has as its old object.
+	// Operation defaults to CREATE, or to UPDATE with Old. For a DELETE the document is the
+	// object to delete, which becomes the old object of the Request.
 	Operation admissionv1.Operation
 	// Old has the objects before an update.
 	Old *Objects
 	// Subresource is the one that is requested, such as "status".
 	Subresource string
 	DryRun      bool
-	// Time is when the request is made, for exceptions that end; zero: when it is evaluated.
+	// Time is the time of the request, which decides whether an exception has ended; zero means
+	// the time of the evaluation.
 	Time time.Time
-	// Namespace is that of a namespaced object that names none, Options.Namespace if it
-	// is empty.
+	// Namespace is used for a namespaced object that names none; empty means Options.Namespace.
 	Namespace string
-	// User is who asks. Groups that every server adds are added.
+	// User makes the request. The groups that every server adds are added.
 	User authenticationv1.UserInfo
-	// Raw takes objects as they are: without schemas and without a server's
-	// defaults.
+	// Raw leaves objects as they are: no schemas, and no defaults of a server.
 	Raw bool
-	// Note is called with what had to be assumed; nil ignores it.
+	// Note is called with each assumption; it may be nil.
 	Note func(Note)
 }
 
 // A Request is an object on its way through the policies.
 type Request struct {
-	// Admission is what the engine gets. Its object has the form that a server holds
-	// after decoding and defaulting.
+	// Admission is what the engine evaluates. Its object has the form that a server holds after
+	// decoding and defaulting.
 	Admission *policy.Request
 
 	doc, old  *Document
 	object    map[string]any // as it was given
-	kind      *openapi.Kind  // nil: taken as it is
+	kind      *openapi.Kind  // nil: no schema is applied
 	name      string
 	review    bool
-	generated bool // the document is not the object's
+	generated bool // the object is not in the document
 }
 
 // Document returns the document that the request was made from.
@@ -78,18 +77,17 @@ func (r *Request) Name() string { return r.name }
 // modify it.
 func (r *Request) Object() map[string]any { return r.object }
 
-// Written reports whether the object stands in Document as it is, which one from a
-// review or one that another object will create does not.
+// Written reports whether the object is the Document itself. It is not if it comes from a
+// review, or if another object will create it.
 func (r *Request) Written() bool { return !r.review && !r.generated }
 
 // FromReview reports whether Review made the request.
 func (r *Request) FromReview() bool { return r.review }
 
-// Generated returns the request for an object that the object of r will create. made
-// is that object as it was found out, admission is the request with which a controller
-// will create it, and from says how it was found out, for messages. kind is nil if the
-// object was taken as it is, and defaulted says that admission has what a server fills
-// in.
+// Generated returns the request for an object that the object of r will create. made is that
+// object as it was derived, admission is the request with which a controller will create it,
+// and from says how it was derived, for messages. kind is nil if no schema was applied to the
+// object, and defaulted says that admission has the defaults of a server.
 func (r *Request) Generated(made *unstructured.Unstructured, admission *policy.Request, from string, kind *openapi.Kind) *Request {
 	return &Request{
 		Admission: admission, doc: r.doc, object: made.Object, kind: kind, name: fmt.Sprintf("%s (%s)", manifest.Name(made), from),
@@ -220,8 +218,8 @@ func (e *asking) fromReview(document *Document, req *policy.Request) (*Request, 
 	return s, nil
 }
 
-// decode returns an object as a server holds it when admission begins: with its
-// defaults, in canonical form. A review comes from a server, defaults included.
+// decode returns an object as a server holds it when admission begins: in canonical form, with
+// defaults. An object of a review has its defaults already.
 func (s *Request) decode(obj map[string]any) (map[string]any, error) {
 	if s.kind == nil {
 		return obj, nil
@@ -232,7 +230,7 @@ func (s *Request) decode(obj map[string]any) (map[string]any, error) {
 	return s.kind.Normalize(obj)
 }
 
-// kind is the kind by which objects are read, nil if they are taken as they are.
+// kind returns the kind whose schema decodes objects, nil if they are left as they are.
 func (e *asking) kind(gvk schema.GroupVersionKind) *openapi.Kind {
 	if e.Raw {
 		return nil
@@ -241,9 +239,9 @@ func (e *asking) kind(gvk schema.GroupVersionKind) *openapi.Kind {
 	return kind
 }
 
-// normalize is decode with errors that name the place in the document, where
-// prefix is the path of the object. Mutators alone need no kind, so what does not
-// fit its own is then taken as it is.
+// normalize is decode with errors that name the position in the document, where prefix is the
+// path of the object. If only mutators are loaded, which need no schema, an object that does
+// not fit its own schema is left as it is.
 func (s *Request) normalize(e *asking, d *manifest.Document, prefix string, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	obj, err := s.decode(u.Object)
 	if err != nil && len(e.loaded.Policies) == 0 {
@@ -260,8 +258,8 @@ func (s *Request) normalize(e *asking, d *manifest.Document, prefix string, u *u
 // Kubernetes is the release whose behaviour and schemas mapd has.
 const Kubernetes = "v1.37.2"
 
-// subresourceOf are the kinds that are sent to a subresource only, with the
-// resources that have it, the likeliest first.
+// subresourceOf maps kinds that are only sent to a subresource to the resources that have it,
+// the likeliest first.
 var subresourceOf = map[string]struct {
 	subresource string
 	resources   []schema.GroupVersionResource
@@ -281,7 +279,7 @@ var subresourceOf = map[string]struct {
 	"NodeProxyOptions":      {"proxy", []schema.GroupVersionResource{{Version: "v1", Resource: "nodes"}}},
 }
 
-// resource finds out where an object of a kind is sent.
+// resource returns the resource and the subresource to which an object of a kind is sent.
 func (e *asking) resource(d *manifest.Document, gvk schema.GroupVersionKind) (openapi.Resource, string, error) {
 	types := e.loaded.Types
 	sub := e.Subresource
@@ -326,13 +324,13 @@ func (e *asking) resource(d *manifest.Document, gvk schema.GroupVersionKind) (op
 	return openapi.Resource{GVR: plural, Kind: gvk, Namespaced: true}, sub, nil
 }
 
-// connects tells whether a kind is the options of a CONNECT.
+// connects reports whether a kind is the options of a CONNECT.
 func connects(gvk schema.GroupVersionKind) bool {
 	_, ok := subresourceOf[gvk.Kind]
 	return ok && strings.HasSuffix(gvk.Kind, "Options")
 }
 
-// namespaceOf is request.namespace. That of a Namespace is its own name (spec
+// namespaceOf returns request.namespace. For a Namespace it is the object's own name (spec
 // §6.1).
 func namespaceOf(u *unstructured.Unstructured, namespaced bool, fallback string) string {
 	switch {
@@ -344,8 +342,8 @@ func namespaceOf(u *unstructured.Unstructured, namespaced bool, fallback string)
 	return ""
 }
 
-// withNamespace is what a server does to an object that leaves its namespace to
-// the request.
+// withNamespace returns an object with its namespace set from the request, as a server does if
+// the object has none.
 func withNamespace(u *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
 	if u.GetNamespace() == namespace {
 		return u
@@ -384,7 +382,7 @@ func Requester(u authenticationv1.UserInfo) authenticationv1.UserInfo {
 	return u
 }
 
-// options are request.options; CONNECT has none (spec §2.6).
+// options returns request.options, which are nil for CONNECT (spec §2.6).
 func (e *asking) options() map[string]any {
 	kind := map[admissionv1.Operation]string{admissionv1.Create: "CreateOptions", admissionv1.Update: "UpdateOptions", admissionv1.Delete: "DeleteOptions"}[e.Operation]
 	if kind == "" {
@@ -397,15 +395,15 @@ func (e *asking) options() map[string]any {
 	return o
 }
 
-// uid is different for different documents and the same in the next run.
+// uid returns a UID that differs between documents and is the same in each run.
 func uid(d *manifest.Document) types.UID {
 	h := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%s", d.File, d.Index, d.Line, d.Raw))
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]))
 }
 
-// Stored returns an object that policies made of that of r as a server holds it once it is
-// stored: defaults are filled in again, and fields are in canonical form.
+// Stored returns an object that policies made from that of r, in the form that a server stores:
+// with defaults filled in again, in canonical form.
 func (r *Request) Stored(object map[string]any) (map[string]any, error) {
 	if r.kind == nil {
 		return object, nil
@@ -414,8 +412,8 @@ func (r *Request) Stored(object map[string]any) (map[string]any, error) {
 	return r.kind.Normalize(object)
 }
 
-// Again returns the request that puts an object, which policies made of that of r, in
-// again as an update that changes nothing; nil if r does not create or update an object.
+// Again returns a request that updates object, which policies made from that of r, without
+// changing it; nil if r does not create or update an object.
 func (r *Request) Again(object map[string]any) (*policy.Request, error) {
 	q := r.Admission
 	if object == nil || q.Operation != admissionv1.Update && (q.Operation != admissionv1.Create || q.SubResource != "") {

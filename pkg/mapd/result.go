@@ -21,17 +21,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// A Result is what policies made of an object.
+// A Result is the outcome of the policies for an object.
 type Result struct {
 	Request *Request
-	// Decision is about the object as a server stores it, with its defaults and without
-	// what it drops.
+	// Decision is about the object as a server stores it: with defaults, and without the fields
+	// that a server drops.
 	Decision *engine.Decision
 
 	policies *Policies
-	// dropped are the fields that policies changed and that a server takes from the object
-	// before, without an error or a warning: all but status in a request for the subresource
-	// status, and status in one for the object itself.
+	// dropped are the fields that policies changed and whose old values a server keeps without
+	// an error or a warning: all but status in a request for the subresource status, and status
+	// in one for the object itself.
 	dropped []string
 	after   map[string]any // see Object
 }
@@ -51,8 +51,7 @@ func (p *Policies) Admit(ctx context.Context, r *Request) *Result {
 	return p.Result(r, p.engine.Admit(ctx, r.Admission))
 }
 
-// Result returns the Result of a decision that was made elsewhere, such as by a
-// webhook.
+// Result returns the Result of a decision that another program made, such as a webhook.
 func (p *Policies) Result(r *Request, d *engine.Decision) *Result {
 	p.exempt.look(p.loaded.Native, r.Admission, d)
 	d, dropped := p.stored(r, d)
@@ -65,11 +64,10 @@ func (r *Result) Denied() bool { return r.Decision.Status != nil }
 // Changed reports whether policies changed the object.
 func (r *Result) Changed() bool { return r.Decision.Changed && !r.Denied() }
 
-// Object returns the object as it was given with the changes of the policies, but
-// without the defaults that a server fills in. Where a change depends on those, it is
-// the object as a server holds it: a server makes the same of what Object
-// returns as of the policies' result. It is nil for a request without an object.
-// Callers must not modify it.
+// Object returns the object as it was given with the changes of the policies, but without the
+// defaults that a server fills in. If a change depends on those defaults, Object returns the
+// object with them. A server stores the same for either form. Object is nil for a request
+// without an object. Callers must not modify it.
 func (r *Result) Object() map[string]any {
 	if !r.Changed() || r.Request.object == nil {
 		return r.Request.object
@@ -80,8 +78,8 @@ func (r *Result) Object() map[string]any {
 	return r.after
 }
 
-// replay makes the change from the request's object to decided on the object as it
-// was given. If the change does not fit there, it returns decided.
+// replay applies the change from the request's object to decided to the object as it was given.
+// If the change does not apply there, it returns decided.
 func (r *Request) replay(decided *unstructured.Unstructured) map[string]any {
 	return manifest.ReplayProven(r.object, r.Admission.Object.Object, decided.Object, func(obj map[string]any) (map[string]any, error) {
 		// The object as it was given may leave its namespace to the request.
@@ -92,9 +90,9 @@ func (r *Request) replay(decided *unstructured.Unstructured) map[string]any {
 	})
 }
 
-// Text returns the document with the changes of the policies: with its comments and
-// the order of its keys if it was changed, byte by byte if it was not. It is nil for a
-// request without an object.
+// Text returns the document with the changes of the policies. A changed document keeps its
+// comments and the order of its keys; an unchanged one is returned byte by byte. Text is nil
+// for a request without an object.
 func (r *Result) Text() ([]byte, error) {
 	var text []byte
 	switch {
@@ -113,11 +111,11 @@ func (r *Result) Text() ([]byte, error) {
 	return text, nil
 }
 
-// An Edit is what a Result makes of its document.
+// An Edit is the change that a Result makes to its document.
 type Edit struct{ edit manifest.Edit }
 
-// Edit returns what the policies make of the document, false if they did not change it or
-// if it does not have the object itself.
+// Edit returns the change of the document, or false if the policies did not change it or if the
+// object is not the document itself.
 func (r *Result) Edit() (Edit, bool) {
 	if !r.Changed() || !r.Request.Written() {
 		return Edit{}, false
@@ -125,8 +123,8 @@ func (r *Result) Edit() (Edit, bool) {
 	return Edit{manifest.Edit{Document: r.Request.doc.doc, After: r.Object()}}, true
 }
 
-// Splice returns a text, from which the documents of edits were read, with the edits and
-// otherwise as it is, byte by byte.
+// Splice applies edits to the text from which their documents were read. All other bytes of the
+// text stay the same.
 func Splice(text []byte, edits []Edit) ([]byte, error) {
 	list := make([]manifest.Edit, len(edits))
 	for i, e := range edits {
@@ -135,10 +133,10 @@ func Splice(text []byte, edits []Edit) ([]byte, error) {
 	return manifest.Splice(text, list)
 }
 
-// Patch returns the RFC 6902 operations from the object as it was given to Object.
+// Patch returns the RFC 6902 operations that turn the object as it was given into Object.
 func (r *Result) Patch() []tree.Op { return tree.Diff(r.Request.object, r.Object()) }
 
-// A Change is one field that differs. A value that is not there is nil.
+// A Change is one field that differs. The value of an absent field is nil.
 type Change struct {
 	// Path calls list elements by their keys: spec.containers[name=app].image.
 	Path   string `json:"path"`
@@ -217,14 +215,14 @@ func (r *Result) BlameText() string {
 	return report.BlameText(r.Object(), explain.BlameOf(r.Decision))
 }
 
-// Summary returns what happened as text: a line with the outcome, and a line for each
-// step that is worth telling.
+// Summary returns what happened as text: a line with the outcome, and a line for each step that
+// changed something or failed.
 func (r *Result) Summary() string {
 	return report.Summary(r.Request.name, r.Decision, r.policies.keys, report.Brief)
 }
 
-// TraceText is Summary with what expressions gave and read, see Options.Observe: with all
-// with all steps, costs and values, otherwise with a line for each expression.
+// TraceText is Summary with what expressions read and returned, see Options.Observe. If all is
+// set, it has all steps, costs and values, otherwise a line for each expression.
 func (r *Result) TraceText(all bool) string {
 	detail := report.Values
 	if all {
@@ -233,11 +231,11 @@ func (r *Result) TraceText(all bool) string {
 	return report.Summary(r.Request.name, r.Decision, r.policies.keys, detail)
 }
 
-// Trace returns the steps of the Decision with what expressions gave and read, see
+// Trace returns the steps of the Decision with what expressions read and returned, see
 // Options.Observe.
 func (r *Result) Trace() []explain.Traced { return explain.TraceOf(r.Decision) }
 
-// Observe runs the policies once more, as Options.Observe makes them.
+// Observe runs the policies once more with Options.Observe.
 func (r *Result) Observe(ctx context.Context) (*Result, error) {
 	p, err := r.policies.observed()
 	if err != nil {
@@ -246,13 +244,13 @@ func (r *Result) Observe(ctx context.Context) (*Result, error) {
 	return p.Admit(ctx, r.Request), nil
 }
 
-// WhyNot yields why policies, bindings and mutators did nothing with the object, of
-// those that left no Step in the Decision.
+// WhyNot yields the reasons why policies, bindings and mutators did nothing with the object,
+// for those that left no Step in the Decision.
 func (r *Result) WhyNot(ctx context.Context) iter.Seq[explain.Reason] {
 	return r.policies.explainer.WhyNot(ctx, r.Request.Admission, r.Decision)
 }
 
-// keys are how the list elements of an object are called in reports.
+// keys returns the fields by which reports name the list elements of an object.
 func (p *Policies) keys(u *unstructured.Unstructured) report.Keys {
 	kind, err := p.loaded.Types.Kind(u.GroupVersionKind())
 	if err != nil {
@@ -296,9 +294,9 @@ func (r *Result) Refusal() string {
 	return text
 }
 
-// Missing returns the paths of what an API server would miss in the object after the
-// policies: a name, and texts and lists that the types of built-in kinds require. Nothing
-// else is validated. It is empty for a denied object and one of a review.
+// Missing returns the paths of fields that an API server requires and that the object lacks
+// after the policies: a name, and strings and lists that the types of built-in kinds require.
+// Nothing else is validated. It is empty for a denied object and for one of a review.
 func (r *Result) Missing() []string {
 	q := r.Request
 	obj := r.Decision.Object
@@ -312,12 +310,12 @@ func (r *Result) Missing() []string {
 	return append(out, q.kind.Missing(obj.Object)...)
 }
 
-// nameless are the groups of kinds that are asked for an answer and not stored.
+// nameless are the groups whose objects are requests for an answer, and are not stored.
 var nameless = map[string]bool{"authentication.k8s.io": true, "authorization.k8s.io": true}
 
-// AsGiven returns the request and its decision about the object as it was given,
-// for writing a response: a patch of the object as a server holds it need not
-// fit the one that was given.
+// AsGiven returns the request and its decision about the object as it was given, without
+// defaults, for writing a response: a patch of the defaulted object need not apply to the given
+// one.
 func (r *Result) AsGiven() (*policy.Request, *engine.Decision) {
 	if !r.Changed() || r.Request.object == nil {
 		return r.Request.Admission, r.Decision
@@ -327,7 +325,7 @@ func (r *Result) AsGiven() (*policy.Request, *engine.Decision) {
 	return &policy.Request{UID: r.Request.Admission.UID, Object: &unstructured.Unstructured{Object: r.Request.object}}, &given
 }
 
-// Builtin reports whether the object is read by the schema of a built-in kind.
+// Builtin reports whether the object is decoded with the schema of a built-in kind.
 func (r *Request) Builtin() bool { return r.kind != nil && r.kind.Builtin() }
 
 // Warnings returns the warnings of the Decision, and one about the fields that policies
@@ -344,10 +342,9 @@ func (r *Result) Warnings() []string {
 	return append(slices.Clone(r.Decision.Warnings), text)
 }
 
-// FilledIn returns the fields of a changed object that a server fills in after the
-// policies: what a policy removed, and what has its default from a field that a
-// policy set. It leaves out the constant defaults of what policies added, which
-// AddedDefaults returns.
+// FilledIn returns the fields of a changed object that a server fills in after the policies:
+// fields that a policy removed, and defaults that are derived from a field that a policy set.
+// It leaves out the constant defaults of what policies added, which AddedDefaults returns.
 func (r *Result) FilledIn() []string {
 	fields, _ := r.filledIn()
 	return fields
@@ -367,7 +364,7 @@ func (r *Result) filledIn() (fields, within []string) {
 	}
 	keys := report.SchemaKeys(q.kind)
 	before, after := q.Admission.Object.Object, r.Decision.Object.Object
-	// A review may lack defaults as well; those are not due to the policies.
+	// Defaults that a review lacks before the policies are not due to them.
 	skip := map[string]bool{}
 	for _, c := range filledIn(before, keys) {
 		skip[c.Path] = true
@@ -394,13 +391,13 @@ func (r *Result) filledIn() (fields, within []string) {
 	return fields, within
 }
 
-// filledIn returns what a server fills into an object.
+// filledIn returns the defaults that a server adds to an object.
 func filledIn(obj map[string]any, keys report.Keys) []report.Change {
 	out, _ := defaulting.Apply(obj)
 	return report.Diff(obj, out, keys)
 }
 
-// reserves reports whether a field belongs to the requests of a container, which are
-// filled in from its limits. They are worth a note in a container that was added
-// as well, since they are what a Pod reserves.
+// reserves reports whether a field belongs to the requests of a container, which a server fills
+// in from the limits. They are reported for an added container too, since the scheduler
+// reserves them.
 func reserves(path string) bool { return strings.Contains(path, ".resources.requests") }

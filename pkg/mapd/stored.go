@@ -13,12 +13,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// stored returns a decision with the object as a server stores it, and the fields that
-// policies changed and a server drops without a word: after admission it takes what a
-// request may not write from the object before. A request for the subresource status
-// writes status and, of built-in kinds, most of metadata; one for the object itself
-// writes everything but status, if status is a subresource of its own. It returns d
-// itself if nothing is dropped.
+// stored returns a decision with the object as a server stores it, and the fields that policies
+// changed and a server drops without a warning: after admission it restores the old values of
+// the fields that the request may not write. A request for the subresource status writes status
+// and, of built-in kinds, most of metadata; one for the object itself writes everything but
+// status, if status is a subresource. stored returns d itself if nothing is dropped.
 func (p *Policies) stored(r *Request, d *engine.Decision) (*engine.Decision, []string) {
 	q := r.Admission
 	if r.review || r.kind == nil || !d.Changed || d.Status != nil || q.Object == nil || q.Operation != admissionv1.Create && q.Operation != admissionv1.Update {
@@ -74,7 +73,7 @@ func metadataOf(obj map[string]any) map[string]any {
 	return m
 }
 
-// withFieldsOf returns obj with some fields as they are in another object.
+// withFieldsOf returns obj with the named fields replaced by those of from.
 func withFieldsOf(obj, from map[string]any, fields ...string) map[string]any {
 	out := maps.Clone(obj)
 	for _, field := range fields {

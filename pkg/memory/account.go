@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// step is how much an Account takes from its Budget at a time, at least. A usual
-// request takes it once, so that its charges touch nothing that others use too.
+// step is the least that an Account takes from its Budget at a time. A usual request takes it
+// once, so that its charges do not touch the counters that all requests share.
 const step = 32 << 10
 
 // Account is what one request holds of a Budget. It may be used from any
@@ -15,10 +15,10 @@ const step = 32 << 10
 type Account struct {
 	budget  *Budget
 	charged atomic.Int64
-	granted atomic.Int64 // no charge may go beyond it; ended after a refusal and Close
+	granted atomic.Int64 // a charge above it takes more from the budget; it is ended after a refusal and after Close
 	err     atomic.Pointer[Error]
 
-	// shadow says that others come first, see Shadow.
+	// shadow says that other requests have precedence, see Shadow.
 	shadow bool
 
 	mu     sync.Mutex
@@ -26,15 +26,17 @@ type Account struct {
 	joined int64 // taken by Accounts that were joined
 }
 
-// ended stands in Account.granted: less than any charge.
+// ended is the value of Account.granted after a refusal or Close. It is less than any
+// charge.
 const ended = math.MinInt64
 
-// Charge asks for n more bytes before they are allocated. It returns an *Error if
-// the request must end; every further charge returns it too. Charges need not be
-// exact. They must not be far below what is allocated in the end, garbage
-// included, since only the garbage collector returns it.
+// Charge asks for n more bytes before they are allocated. It returns an *Error if the request
+// must end; every further charge returns the same error. Charges need not be exact, but must
+// not be far below what is allocated in the end. That includes garbage, since only the garbage
+// collector returns it.
 //
-// After Close it returns an *Error as well, so that work that was left behind ends.
+// Charge after Close returns an *Error too, so that goroutines that still work on an abandoned
+// request end.
 func (a *Account) Charge(n int64) error {
 	if a == nil || n <= 0 {
 		return nil
@@ -73,7 +75,7 @@ func (a *Account) grow() error {
 	}
 	want := charged - a.held
 	if want <= 0 {
-		return nil // somebody else made room
+		return nil // another Account returned memory
 	}
 	took, reason := a.take(want)
 	if reason == Busy && !a.shadow && a.budget.collect() {
@@ -91,8 +93,8 @@ func (a *Account) grow() error {
 	return nil
 }
 
-// take takes want bytes from the budget, or more, for requests that grow in small
-// parts. a.mu is held.
+// take takes at least want bytes from the budget, and more at once for requests that grow in
+// small parts. a.mu is held.
 func (a *Account) take(want int64) (took int64, _ Reason) {
 	took = max(want, step, a.held/4)
 	if a.budget.take(a.held, took, a.shadow) == "" {
@@ -101,7 +103,7 @@ func (a *Account) take(want int64) (took int64, _ Reason) {
 	return want, a.budget.take(a.held, want, a.shadow)
 }
 
-// end makes err the answer to all charges. a.mu is held.
+// end makes all further charges return err. a.mu is held.
 func (a *Account) end(err *Error) error {
 	a.err.Store(err)
 	a.granted.Store(ended)
@@ -126,9 +128,10 @@ func (a *Account) Close() {
 
 var errEnded = Error{Reason: Ended}
 
-// Shadow returns an Account of the same Budget for work whose result a does not need. Its
-// refusals are its own and are not counted, and it leaves half of the Budget to others.
-// What it holds when it is joined to a is given back with a. It must be joined.
+// Shadow returns an Account of the same Budget for work whose result the request does not need.
+// A refused charge of it does not end a and is not counted, and it may use only half of the
+// Budget. The caller must call Join with it; what it holds by then is released when a is
+// closed.
 func (a *Account) Shadow() *Account {
 	if a == nil {
 		return nil
@@ -136,8 +139,8 @@ func (a *Account) Shadow() *Account {
 	return &Account{budget: a.budget, shadow: true}
 }
 
-// Join ends an Account that Shadow returned. What it was charged for may be in use until
-// a is closed; it does not count when a asks for more.
+// Join ends an Account that Shadow returned. Its charges stay in the Budget until a is closed,
+// since the memory may be in use, but do not count against the limit of one request.
 func (a *Account) Join(shadow *Account) {
 	if a == nil {
 		return

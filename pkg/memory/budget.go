@@ -12,8 +12,8 @@ import (
 // nothing.
 type Budget struct {
 	limit atomic.Int64
-	// used is what open Accounts hold and what closed ones have left to the
-	// garbage collector.
+	// used is what open Accounts hold, and what closed ones held and the garbage collector has
+	// not freed yet.
 	used, peak     atomic.Int64
 	tooLarge, busy atomic.Int64 // refusals
 
@@ -23,7 +23,7 @@ type Budget struct {
 	collecting sync.Mutex // held during a garbage collection that a Budget began
 
 	mu   sync.Mutex
-	rest int64 // what the process needs beside requests
+	rest int64 // bytes that the process needs beside requests
 	// left counts the bytes that Accounts ever left, freed those of them that a
 	// garbage collection has freed since, and mark is what left was when the
 	// last collection had ended.
@@ -38,9 +38,9 @@ func New(limit int64) *Budget {
 	return b
 }
 
-// Beside returns a Budget of what the process needs less than ceiling bytes
-// without its requests, and of at least least bytes. The limit follows what the
-// garbage collector finds in use, so that it shrinks when policies are loaded.
+// Beside returns a Budget whose limit is ceiling minus the memory that the process needs beside
+// requests, but not below least. The limit follows what the garbage collector finds in use, so
+// that it shrinks when policies are loaded.
 func Beside(ceiling, least int64) *Budget {
 	b := &Budget{ceiling: ceiling, least: least, memory: inUse}
 	b.measure()
@@ -59,11 +59,11 @@ func (b *Budget) Open() *Account {
 // Limit returns how many bytes requests may hold together at present.
 func (b *Budget) Limit() int64 { return b.limit.Load() }
 
-// Used returns how many bytes requests hold and ended ones have left to the
-// garbage collector.
+// Used returns how many bytes open requests hold, and ended ones held that the garbage
+// collector has not freed yet.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Peak returns the largest Used there ever was.
+// Peak returns the largest value of Used since the Budget was made.
 func (b *Budget) Peak() int64 { return b.peak.Load() }
 
 // Refused returns how many charges were refused for a reason.
@@ -81,8 +81,8 @@ func (b *Budget) Refused(r Reason) int64 {
 // for themselves, so that a few large ones do not keep them out.
 const small = 1 << 20
 
-// most returns how far the use may grow for a request that has n bytes then, or for work
-// beside one.
+// most returns how far the use may grow for a request that then holds n bytes, or for a shadow
+// Account.
 func (b *Budget) most(n int64, shadow bool) int64 {
 	limit := b.limit.Load()
 	switch {
@@ -94,7 +94,8 @@ func (b *Budget) most(n int64, shadow bool) int64 {
 	return limit
 }
 
-// take takes n bytes for an Account that has granted, or returns why not.
+// take takes n bytes for an Account that already has granted bytes. It returns the reason of a
+// refusal.
 func (b *Budget) take(granted, n int64, shadow bool) Reason {
 	if n > math.MaxInt64-granted || granted+n > b.most(granted+n, shadow) {
 		return TooLarge
@@ -123,7 +124,8 @@ func (b *Budget) refuse(reason Reason) *Error {
 	return &Error{Reason: reason}
 }
 
-// release takes back n bytes of an Account, which are garbage now.
+// release takes back n bytes of a closed Account. They still count as used until a garbage
+// collection.
 func (b *Budget) release(n int64) {
 	b.mu.Lock()
 	b.left += n
@@ -137,7 +139,7 @@ func (b *Budget) release(n int64) {
 	}
 }
 
-// free notes that what Accounts had left when left was at is freed. b.mu is held.
+// free subtracts from used what was released until left was at. b.mu is held.
 func (b *Budget) free(at int64) {
 	if at > b.freed {
 		b.used.Add(b.freed - at)
@@ -145,21 +147,21 @@ func (b *Budget) free(at int64) {
 	}
 }
 
-// collect frees what Accounts have left if that is much, and reports whether it
-// did. Usually the garbage collector runs by itself often enough; a Budget that is
-// small beside the heap cannot wait for that.
+// collect runs a garbage collection if closed Accounts have left much memory, and reports
+// whether it did. Usually the garbage collector runs often enough by itself, but not if the
+// Budget is small beside the heap.
 func (b *Budget) collect() bool {
 	b.mu.Lock()
 	at := b.left
 	much := at-b.freed > b.limit.Load()/4
 	b.mu.Unlock()
 	if !much {
-		return false // to collect more often would cost more than it gives
+		return false // collecting more often would cost more than it frees
 	}
 	b.collecting.Lock()
 	defer b.collecting.Unlock()
 	b.mu.Lock()
-	done := b.freed >= at // by somebody else, meanwhile
+	done := b.freed >= at // by another goroutine in the meantime
 	b.mu.Unlock()
 	if !done {
 		b.collectNow()
@@ -167,7 +169,7 @@ func (b *Budget) collect() bool {
 	return true
 }
 
-// collectNow frees what Accounts have left. b.collecting is held.
+// collectNow frees the memory of closed Accounts. b.collecting is held.
 func (b *Budget) collectNow() {
 	b.mu.Lock()
 	at := b.left
@@ -195,9 +197,9 @@ func (b *Budget) measure() {
 	if b.memory == nil {
 		return
 	}
-	// What requests held when the memory was measured is not known exactly. While
-	// they hold little the error is small; while they hold much, only an increase is
-	// believed.
+	// What requests held when the memory was measured is not known exactly. While they hold
+	// little the error is small; while they hold much, only a measurement that raises rest is
+	// used.
 	requests := b.used.Load() - (b.mark - b.freed)
 	rest := b.memory() - requests
 	if requests <= b.limit.Load()/8 || rest > b.rest {
@@ -206,8 +208,7 @@ func (b *Budget) measure() {
 	b.limit.Store(max(b.ceiling-b.rest, b.least))
 }
 
-// watch calls collected after each garbage collection, for as long as anybody
-// holds b.
+// watch calls collected after each garbage collection, until b itself is collected.
 func (b *Budget) watch() {
 	w := weak.Make(b)
 	var arm func()

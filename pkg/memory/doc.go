@@ -5,10 +5,9 @@
 // while they are decoded, results while they are computed. A refused charge is an
 // *Error, which says whether the request can never fit or only not now.
 //
-// What an Account held counts until the garbage collector has freed it: a
-// process that forgets a request at its end still needs the request's memory for
-// a while, and a hundred requests that follow each other quickly need it a hundred
-// times.
+// What an Account held counts until the garbage collector has freed it. The memory of a request
+// is still in use for a while after its end, so a hundred requests in quick succession need it
+// a hundred times.
 //
 // The package knows nothing of admission and imports the standard library only.
 package memory

@@ -49,9 +49,9 @@ type builtinDocument struct {
 	Kinds   []string `json:"kinds"` // "Kind=model"
 }
 
-// Builtin is the source of the built-in kinds: the documents that a Kubernetes
-// 1.37.2 API server publishes, those of group-versions that it serves only on
-// request included. Each document is opened once in the life of the process.
+// Builtin returns the source of the built-in kinds: the documents that a Kubernetes 1.37.2 API
+// server publishes, including those of group-versions that it serves only on request. Each
+// document is opened once in a process.
 func Builtin() Source { return builtin() }
 
 var builtin = sync.OnceValue(func() *builtinSource {
@@ -80,8 +80,8 @@ var builtin = sync.OnceValue(func() *builtinSource {
 			res.Storage = "events"
 		}
 		if preview(r.Version) {
-			// A stock 1.37 server serves no alpha or beta version, so objects of
-			// one that is switched on are no views of the others here: under
+			// A 1.37 server with default flags serves no alpha or beta version. If one is
+			// switched on, its objects do not count as views of the others here: under
 			// Equivalent, a server would not look for them either.
 			res.Storage = res.GVR.String()
 		}
@@ -137,11 +137,10 @@ func (m *builtinModel) Schema() (*smd.Schema, smd.TypeRef) {
 	return m.doc.open(), smd.TypeRef{NamedType: &m.name}
 }
 
-// document is one embedded OpenAPI document. The merge schema is that of the
-// whole group-version, as upstream's is (k8s.io/apiserver
-// …/patch/typeconverter.go: GetTypeConverter). The generator has made it of the
-// document, because that takes longer than many a run of the CLI; a test
-// compares it with upstream's.
+// document is one embedded OpenAPI document. The merge schema is that of the whole
+// group-version, as upstream's is (k8s.io/apiserver …/patch/typeconverter.go:
+// GetTypeConverter). The generator made it from the document, since that takes longer than many
+// runs of the CLI; a test compares it with upstream's.
 type document struct {
 	file   string
 	size   int

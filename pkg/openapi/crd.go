@@ -20,10 +20,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
-// CRDs is the source of custom kinds: of every served version of the given
-// CustomResourceDefinitions (apiextensions.k8s.io/v1), with the document that
-// an API server would publish for it. Definitions may share group-versions,
-// but not kinds or resources. An error is a *DefinitionError and names the field.
+// CRDs returns the source of custom kinds: of every served version of the given
+// CustomResourceDefinitions (apiextensions.k8s.io/v1), with the document that an API server
+// would publish for it. Definitions may share group-versions, but not kinds or resources. An
+// error is a *DefinitionError and names the field.
 func CRDs(objs ...*unstructured.Unstructured) (Source, error) {
 	s := &crdSource{models: map[schema.GroupVersionKind]*customModel{}}
 	owner := map[string]string{}
@@ -35,7 +35,7 @@ func CRDs(objs ...*unstructured.Unstructured) (Source, error) {
 	return s, nil
 }
 
-// DefinitionError is what is wrong with a CustomResourceDefinition.
+// DefinitionError is an error in a CustomResourceDefinition.
 type DefinitionError struct {
 	Name string
 	Err  error
@@ -74,7 +74,7 @@ func (m *customModel) Schema() (*smd.Schema, smd.TypeRef) {
 	return m.schema, smd.TypeRef{NamedType: &m.name}
 }
 
-// custom holds what applies to objects of a custom kind beyond its document.
+// custom holds the properties of a custom kind that its document does not have.
 type custom struct {
 	structural *structuralschema.Structural // with pruned defaults, as served
 	root       *member                      // the shape of its objects, with the same defaults
@@ -160,8 +160,8 @@ func resourceOf(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv
 	return r
 }
 
-// checkNames makes sure of what the rest of the package builds on. The server
-// checks much more when the definition is created.
+// checkNames checks what the rest of the package relies on. The server checks much more when
+// the definition is created.
 func checkNames(crd *apiextensionsv1.CustomResourceDefinition) error {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
@@ -249,7 +249,7 @@ const (
 	listMetaModel   = metaPrefix + "ListMeta"
 )
 
-// metaTypes are the types of metadata, which every document holds a copy of.
+// metaTypes returns the types of metadata, which every document has a copy of.
 func metaTypes() []smd.TypeDef {
 	of := builtin().documents[apiextensionsv1.SchemeGroupVersion].open()
 	var out []smd.TypeDef
@@ -287,11 +287,11 @@ func metaTypes() []smd.TypeDef {
 	return out
 }
 
-// publish makes the schema of a custom kind and its list kind as it comes out of the
-// models that the server publishes (k8s.io/apiextensions-apiserver
-// pkg/controller/openapi/builder): the structural schema plus apiVersion, kind
-// and metadata, at the root and in embedded resources. That package itself is
-// out of bounds, because it needs client-go; a test compares the two.
+// publish returns the schema of a custom kind and its list kind, as it results from the models
+// that the server publishes (k8s.io/apiextensions-apiserver pkg/controller/openapi/builder):
+// the structural schema plus apiVersion, kind and metadata, at the root and in embedded
+// resources. pkg/ may not import that package, because it needs client-go; a test compares the
+// two.
 func publish(gvk schema.GroupVersionKind, listKind string, structural *structuralschema.Structural) (*smd.Schema, error) {
 	root := structural.ToKubeOpenAPI()
 	root.SetProperty("metadata", *spec.RefSchema(modelPrefix + objectMetaModel))
@@ -316,8 +316,9 @@ func publish(gvk schema.GroupVersionKind, listKind string, structural *structura
 	return merge, nil
 }
 
-// asPublished changes a schema into what a server publishes in its OpenAPI document: embedded
-// resources get the fields of every object, defaults and extensions become plain JSON values.
+// asPublished changes a schema to the form that a server publishes in its OpenAPI document:
+// embedded resources get the fields of every object, defaults and extensions become plain JSON
+// values.
 func asPublished(s *spec.Schema) error {
 	if s == nil {
 		return nil
@@ -349,7 +350,7 @@ func asPublished(s *spec.Schema) error {
 	return throughText((*map[string]any)(&s.Extensions))
 }
 
-// throughText writes and reads a value.
+// throughText replaces a value by the result of encoding and decoding it.
 func throughText[T any](v *T) error {
 	data, err := json.Marshal(*v)
 	if err != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// settleCustom is Settle for a kind without Go type: after a JSON Patch, scalars
-// are read again from their text; then missing fields get their defaults (k8s.io/apiextensions-apiserver
-// pkg/apiserver/customresource_handler.go: unstructuredDefaulter).
+// settleCustom is Settle for a kind without Go type: after a JSON Patch, it converts scalars as
+// encoding and decoding does; then it fills in defaults for missing fields
+// (k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go:
+// unstructuredDefaulter).
 func (k *Kind) settleCustom(before, after map[string]any, from Decoding) (map[string]any, error) {
 	if before != nil && tree.Same(before, after) {
 		return before, nil
@@ -40,9 +41,9 @@ var anything = func() *shape {
 	return sh
 }()
 
-// newFree returns the member for values of a structural schema. Settling needs
-// only the defaults of a schema, so the member is anything's where there are none
-// at and below the place.
+// newFree returns the member for values of a structural schema. Settling needs only the
+// defaults of a schema, so schemas without defaults at or below a field share the shape
+// anything.
 func newFree(s *structuralschema.Structural) *member {
 	if s == nil {
 		return anything.others
@@ -80,14 +81,14 @@ func newFree(s *structuralschema.Structural) *member {
 	return m
 }
 
-// Normalize returns a whole object as a server would hold it after decoding it
-// strictly: for objects from files, of which nothing is known. A built-in kind
-// goes through its Go type; a custom one has its metadata checked, unknown
-// fields refused and its defaults filled in (k8s.io/apiextensions-apiserver
-// pkg/apiserver/customresource_handler.go: schemaCoercingDecoder). The text of
-// an error is the decoder's: strict decoding error: unknown field "spec.x".
+// Normalize returns a whole object as a server would hold it after decoding it strictly. It is
+// for objects from files, which nothing has validated. A built-in kind goes through its Go
+// type; for a custom one, Normalize checks metadata, rejects unknown fields and fills in
+// defaults (k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go:
+// schemaCoercingDecoder). The text of an error is the decoder's: strict decoding error: unknown
+// field "spec.x".
 //
-// obj is not modified; the result shares with it what it can.
+// obj is not modified; the result shares unchanged parts with it.
 func (k *Kind) Normalize(obj map[string]any) (map[string]any, error) {
 	if k.goType != nil {
 		return k.settleBuiltin(nil, obj, FromJSONPatch)
@@ -106,8 +107,7 @@ func (k *Kind) Normalize(obj map[string]any) (map[string]any, error) {
 	return w.members(k.custom.root.shape, nil, share(nil, obj, fresh).(map[string]any)), nil
 }
 
-// coerce does to an untyped object what decoding into a Go type does to a
-// typed one.
+// coerce changes an untyped object as decoding into a Go type would.
 func (c *custom) coerce(obj map[string]any) error {
 	meta, hasMeta, unknown, err := structuralobjectmeta.GetObjectMetaWithOptions(obj, structuralobjectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Describe returns what a field is for: what the Go type of a built-in kind says, or else
-// its CustomResourceDefinition, "" if that is nothing. The elements of lists are no steps of
-// the path.
+// Describe returns the description of a field: from the Go type of a built-in kind, or else
+// from its CustomResourceDefinition; "" if there is none. path has no steps for the elements of
+// lists.
 func (k *Kind) Describe(path ...string) string {
 	if k.goType != nil {
 		return describeType(k.goType.typ, path)
@@ -39,7 +39,7 @@ func (k *Kind) Describe(path ...string) string {
 	return at.Description
 }
 
-// describeType returns what a field of a Go type is for.
+// describeType returns the description of a field of a Go type.
 func describeType(t reflect.Type, path []string) string {
 	var owner reflect.Type
 	for _, step := range path {
@@ -80,7 +80,7 @@ func fieldOf(t reflect.Type, name string) (owner, field reflect.Type) {
 	return nil, nil
 }
 
-// nameOf returns the name of a field in JSON, "" if it has none of its own.
+// nameOf returns the name of a field in its JSON tag, "" if that has none.
 func nameOf(f reflect.StructField) string {
 	tag := f.Tag.Get("json")
 	if tag == "-" {
@@ -90,7 +90,8 @@ func nameOf(f reflect.StructField) string {
 	return name
 }
 
-// descriptionsFile names the file with what a type says of its fields: that of its package.
+// descriptionsFile returns the name of the file with the descriptions of a type's fields: that
+// of its package.
 func descriptionsFile(t reflect.Type) string {
 	return strings.ReplaceAll(t.PkgPath(), "/", "_") + ".descriptions"
 }

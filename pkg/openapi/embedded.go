@@ -30,7 +30,7 @@ var decompressor = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// descriptions returns what a type says of its fields.
+// descriptions returns the descriptions of a type's fields.
 func descriptions(t reflect.Type) map[string]string {
 	if d, ok := reflect.New(t).Interface().(interface{ SwaggerDoc() map[string]string }); ok {
 		return d.SwaggerDoc()
@@ -38,8 +38,8 @@ func descriptions(t reflect.Type) map[string]string {
 	return nil
 }
 
-// Descriptions returns, for a program with the build tag mapd_fetch, all that Describe says
-// of built-in kinds: by file, type and field.
+// Descriptions returns, for a program with the build tag mapd_fetch, all descriptions of
+// built-in kinds: by file, type and field.
 func Descriptions() map[string]map[string]map[string]string {
 	files := map[string]map[string]map[string]string{}
 	seen := map[reflect.Type]bool{}
@@ -56,7 +56,7 @@ func Descriptions() map[string]map[string]map[string]string {
 			if name == "" {
 				continue
 			}
-			// A file without texts is one, too: it will be asked for.
+			// Include a file without descriptions too, since programs will ask for it.
 			file := descriptionsFile(t)
 			if files[file] == nil {
 				files[file] = map[string]map[string]string{}

@@ -9,18 +9,18 @@ import (
 	"sync"
 )
 
-// ReadSchema returns the merge schema of a built-in group-version by the name of its
-// file, such as core_v1.schema. With the build tag mapd_fetch the program has none of
-// them, and sets ReadSchema before it uses this package; internal/site writes the files.
-// It is called when a kind of the group-version is first needed, and again at the next
-// need if it failed. Who needed it panics then, with the error.
+// ReadSchema returns the merge schema of a built-in group-version by the name of its file, such
+// as core_v1.schema. With the build tag mapd_fetch the program embeds none, and has to set
+// ReadSchema before it uses this package; internal/site writes the files. It is called when a
+// kind of the group-version is first needed, and again at the next use if it failed. The
+// function that needs the schema then panics with the error.
 var ReadSchema = func(string) ([]byte, error) { return nil, errors.New("ReadSchema is not set") }
 
 func readSchema(file string, _ int) ([]byte, error) { return ReadSchema(file) }
 
-// ReadDescriptions returns what the types of a Go package say of their fields by the name
-// of its file, such as k8s.io_api_core_v1.descriptions. It is like ReadSchema, but that
-// Describe returns "" if it fails.
+// ReadDescriptions returns the descriptions of the fields of a Go package's types by the name
+// of its file, such as k8s.io_api_core_v1.descriptions. It is like ReadSchema, but if it fails,
+// Describe returns "".
 var ReadDescriptions = func(string) ([]byte, error) { return nil, errors.New("ReadDescriptions is not set") }
 
 var described struct {
@@ -28,7 +28,7 @@ var described struct {
 	files map[string]map[string]map[string]string // by file, type and field
 }
 
-// descriptions returns what a type says of its fields.
+// descriptions returns the descriptions of a type's fields.
 func descriptions(t reflect.Type) map[string]string {
 	described.Lock()
 	defer described.Unlock()

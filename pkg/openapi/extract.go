@@ -6,11 +6,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
-// Difference returns the apply configuration that has exactly the fields in which after
-// differs from before, with the keys of list elements, and besides the fields of owned,
-// a set as managedFields have it, since an applier loses what it leaves out. exact says that applying it to before makes after; it
-// does not if something was removed or a list has another order. k may be nil: lists are
-// values then. It returns nil if the objects do not fit the schema.
+// Difference returns the apply configuration that has exactly the fields in which after differs
+// from before, and the keys of list elements. It also has the fields of owned, a set in the
+// form of managedFields, since an applier gives up the fields that it leaves out. exact says
+// that applying the configuration to before results in after; it does not if something was
+// removed or a list has another order. k may be nil: lists are atomic then. Difference returns
+// nil if the objects do not fit the schema.
 func (k *Kind) Difference(before, after map[string]any, owned []byte) (config map[string]any, exact bool) {
 	kind := smd.DeducedParseableType
 	if k != nil {

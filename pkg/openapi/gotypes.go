@@ -51,13 +51,13 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// serverScheme is the name of the API server's scheme, which its errors quote
-// and ours therefore quote, too.
+// serverScheme is the name of the API server's scheme, which its errors quote, and so do those
+// of this package.
 const serverScheme = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 
-// A goTypeSet is the Go types of the built-in kinds, those of the documents
-// that Builtin holds. It is a scheme of our own: client-go's is out of bounds
-// here (the import floors), and some of its types are served nowhere.
+// A goTypeSet has the Go types of the built-in kinds in the documents of Builtin. It is a
+// scheme of its own: pkg/ may not import client-go's, and some types of that one are served
+// nowhere.
 type goTypeSet struct {
 	scheme *runtime.Scheme
 	shapes shapeSet
@@ -106,7 +106,7 @@ var goTypes = sync.OnceValue(func() *goTypeSet {
 		storagev1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
-			panic(err) // two Go types for one kind: the list above is wrong
+			panic(err) // two Go types for one kind: an error in the list above
 		}
 	}
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
@@ -143,9 +143,9 @@ type goType struct {
 	root             member
 }
 
-// roundTrip converts a tree into a Go object and back, as upstream does; settling
-// has to reproduce its results. It runs where the settler stopped at something odd,
-// mostly an error, so that upstream's code makes upstream's error text.
+// roundTrip converts a tree into a Go object and back, as upstream does; settling has to have
+// the same results. It is called when the settler stopped at something odd, mostly an error, so
+// that upstream's code makes the error text.
 func (t *goType) roundTrip(tree map[string]any, from Decoding) (map[string]any, error) {
 	var obj runtime.Object
 	var err error
@@ -163,9 +163,8 @@ func (t *goType) roundTrip(tree map[string]any, from Decoding) (map[string]any, 
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// decode is what upstream does to the text of a patched object
-// (k8s.io/apiserver …/patch/json_patch.go: Patch, then
-// …/mutating/dispatcher.go: dispatchOne).
+// decode decodes a tree as upstream decodes the text of a patched object (k8s.io/apiserver
+// …/patch/json_patch.go: Patch, then …/mutating/dispatcher.go: dispatchOne).
 func (t *goType) decode(tree map[string]any) (runtime.Object, error) {
 	data, err := encode(tree)
 	if err != nil {
@@ -191,9 +190,9 @@ func (t *goType) decode(tree map[string]any) (runtime.Object, error) {
 	return obj, nil
 }
 
-// read decodes JSON as a server's strict serializer does: into an object, or into one
-// of the kind that data names if that is another. The serializer itself
-// (k8s.io/apimachinery …/serializer/json: Decode) reads YAML as well, so it brings a
+// read decodes JSON as a server's strict serializer does: into an object, or into a new one of
+// the kind in data if that is another. It does not use the serializer itself
+// (k8s.io/apimachinery …/serializer/json: Decode), since that also reads YAML and would link a
 // YAML library into every program.
 func (s *goTypeSet) read(data []byte, into runtime.Object) (runtime.Object, error) {
 	named, err := json.DefaultMetaFactory.Interpret(data)
@@ -250,7 +249,7 @@ func internalPackage(t reflect.Type) string {
 	return path.Base(path.Dir(t.PkgPath()))
 }
 
-// asServer makes an error that quotes our scheme quote the server's.
+// asServer replaces the name of this package's scheme in an error by the server's.
 func (t *goType) asServer(err error) error {
 	if name := t.set.scheme.Name(); strings.Contains(err.Error(), name) {
 		return errors.New(strings.ReplaceAll(err.Error(), name, serverScheme))

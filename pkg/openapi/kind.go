@@ -9,9 +9,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
-// kindCache holds the kinds that were looked up and have a schema, so at most
-// as many as the sources know. A plain map under a lock is used because a
-// sync.Map would allocate its key at every look.
+// kindCache holds the kinds that were looked up and have a schema, at most as many as the
+// sources have. It is a plain map with a lock because a sync.Map would allocate its key at
+// every look-up.
 type kindCache struct {
 	mu sync.RWMutex
 	m  map[schema.GroupVersionKind]*Kind
@@ -23,14 +23,14 @@ func (c *kindCache) get(gvk schema.GroupVersionKind) *Kind {
 	return c.m[gvk]
 }
 
-// all returns the kinds that are kept at this time.
+// all returns the kinds that are cached at this time.
 func (c *kindCache) all() map[schema.GroupVersionKind]*Kind {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return maps.Clone(c.m)
 }
 
-// keep returns k or, if another goroutine was faster, the Kind that it kept.
+// keep caches k and returns it or, if another goroutine was faster, the Kind that is cached.
 func (c *kindCache) keep(k *Kind) *Kind {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *kindCache) keep(k *Kind) *Kind {
 	return k
 }
 
-// A Kind is what is known of one kind in one version.
+// A Kind has the schema and the Go type of one kind in one version.
 type Kind struct {
 	gvk    schema.GroupVersionKind
 	model  Model   // nil: no schema
@@ -54,10 +54,9 @@ type Kind struct {
 
 // Kind looks a kind up. It does not open documents, so it is cheap.
 //
-// The error is a *NoGroupVersionError or a *NoKindError when there is no
-// schema, depending on which is missing. The Kind is never nil: one without a
-// schema still settles and normalizes (a JSON Patch on a Scale needs no
-// schema), only Schema and Validate are not for it.
+// The error is a *NoGroupVersionError or a *NoKindError if there is no schema, depending on
+// which is missing. The Kind is never nil: Settle and Normalize work without a schema (a JSON
+// Patch on a Scale needs none), but Schema returns nil and Validate an error.
 func (t *Types) Kind(gvk schema.GroupVersionKind) (*Kind, error) {
 	now := t.now.Load()
 	if k := now.kinds.get(gvk); k != nil {
@@ -107,11 +106,10 @@ func (k *Kind) root() *member {
 	return anything.others
 }
 
-// declares returns the document by which Settle refuses fields, false if there is
-// none. A server that is older than our Go types silently drops fields that its
-// document does not declare, because it decodes the answers of webhooks leniently.
-// A merge follows the document anyway, and the embedded documents are those of our
-// Go types.
+// declares returns the document by which Settle rejects fields, false if there is none. A
+// server that is older than the Go types silently drops fields that its document does not
+// declare, because it decodes the responses of webhooks leniently. A merge follows the document
+// in any case, and the embedded documents are those of the Go types.
 func (k *Kind) declares(from Decoding) (Place, bool) {
 	if _, ours := k.model.(*builtinModel); ours || k.goType == nil || from != FromJSONPatch {
 		return Place{}, false
@@ -119,11 +117,11 @@ func (k *Kind) declares(from Decoding) (Place, bool) {
 	return k.Root()
 }
 
-// ConvertibleTo reports whether an object of this kind becomes one of another
-// version by rewriting its apiVersion: the versions, served or not, of a
+// ConvertibleTo reports whether an object of this kind is converted to another version by
+// rewriting its apiVersion. That is so for all versions, served or not, of a
 // CustomResourceDefinition whose conversion strategy is None (spec §2.3;
-// k8s.io/apiextensions-apiserver …/conversion/converter.go: NewConverter).
-// Built-in kinds never do, nor do kinds that a webhook converts.
+// k8s.io/apiextensions-apiserver …/conversion/converter.go: NewConverter), but never for
+// built-in kinds, nor for kinds that a webhook converts.
 func (k *Kind) ConvertibleTo(gvk schema.GroupVersionKind) bool {
 	if k.gvk == gvk {
 		return true
@@ -132,11 +130,10 @@ func (k *Kind) ConvertibleTo(gvk schema.GroupVersionKind) bool {
 		k.gvk.GroupKind() == gvk.GroupKind() && k.custom.versions[gvk.Version]
 }
 
-// Validate reports what makes a whole object unfit for a merge, in the words
-// of structured-merge-diff: an undeclared field, a wrong type. Repeated keys
-// in its lists are tolerated, as upstream tolerates them in the live object
-// (k8s.io/apiserver …/patch/smd.go: ApplyStructuredMergeDiff). A kind without a
-// schema answers with a *NoKindError.
+// Validate returns the errors that make a whole object unfit for a merge, with the texts of
+// structured-merge-diff: an undeclared field, a wrong type. Repeated keys in lists are
+// accepted, as upstream accepts them in the live object (k8s.io/apiserver …/patch/smd.go:
+// ApplyStructuredMergeDiff). For a kind without a schema the error is a *NoKindError.
 func (k *Kind) Validate(obj map[string]any) error {
 	s, ref := k.Schema()
 	if s == nil {

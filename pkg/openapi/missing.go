@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// mayBeEmpty are fields of built-in kinds that are always written and may be empty: their
-// types do not tell them from required ones.
+// mayBeEmpty are fields of built-in kinds that are always encoded and may be empty. Their Go
+// types look like those of required fields.
 var mayBeEmpty = map[string]bool{
 	"v1.HTTPHeader.value": true, "v1.Sysctl.value": true, "v1.EndpointSlice.endpoints": true, "v1.EndpointSlice.ports": true,
 	"v1.Role.rules": true, "v1.ClusterRole.rules": true, "v1.PolicyRule.verbs": true, "v1.StatefulSetSpec.serviceName": true,
 	"v1.TypedLocalObjectReference.apiGroup": true, "v1.TypedObjectReference.apiGroup": true, "v1.PodStatus.phase": true,
 }
 
-// Missing returns the paths of texts and lists that are required in an object of a
-// built-in kind, as Settle returns it, and are empty, in their order. It is no validation:
-// it knows only what the Go types say, and nothing of other kinds or of status.
+// Missing returns, in their order, the paths of required strings and lists that are empty in an
+// object of a built-in kind, as Settle returns it. It does not validate: it knows only what the
+// Go types say, and nothing of other kinds or of status.
 func (k *Kind) Missing(obj map[string]any) []string {
 	if k.goType == nil {
 		return nil
@@ -56,7 +56,7 @@ func missing(sh *shape, v any, path string, out *[]string) {
 	}
 }
 
-// isMissing reports whether a value that is always written stands for none.
+// isMissing reports whether a value that is always encoded is empty.
 func isMissing(sh *shape, v any) bool {
 	switch sh.form {
 	case text:

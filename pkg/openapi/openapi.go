@@ -1,12 +1,11 @@
-// Package openapi answers one question: what does a kind look like? It holds
-// the OpenAPI v3 documents of the built-in kinds (embedded) and of custom
-// ones (from CustomResourceDefinitions). It returns the merge schema of a kind in
-// the form of structured-merge-diff and the resource that serves the kind, and it
-// brings a patched object into the form in which an API server would hold it.
+// Package openapi answers one question: what does a kind look like? It holds the OpenAPI v3
+// documents of the built-in kinds (embedded) and of custom ones (from
+// CustomResourceDefinitions). It returns the merge schema of a kind in the form of
+// structured-merge-diff and the resource that serves the kind, and it converts a patched object
+// to the form in which an API server would hold it.
 //
-// Nothing here talks to a server. Everything is safe for concurrent use, and
-// what was handed out never changes; documents are opened when a schema is first
-// asked for, once.
+// Nothing here talks to a server. Everything is safe for concurrent use, and returned values
+// never change. Documents are opened once, when a schema is first needed.
 package openapi
 
 import (
@@ -27,21 +26,21 @@ type Source interface {
 	// GroupVersions lists the documents, each once, in any order.
 	GroupVersions() []schema.GroupVersion
 
-	// Resources lists what is served, in the order in which a server
-	// registers it: that is the order in which Equivalents answers.
+	// Resources lists the served resources, in the order in which a server registers them,
+	// which is the order of Equivalents.
 	Resources() []Resource
 
-	// Lookup finds a kind in the document of its own group-version, nil when
-	// it is not there; only kinds of GroupVersions are looked for. It must be
-	// cheap: it does not open the document. Models must compare by ==.
+	// Lookup returns a kind of the document of its own group-version, nil if the document lacks
+	// it; it is only called for GroupVersions. It must be cheap, and not open the document.
+	// Models must be comparable with ==.
 	Lookup(gvk schema.GroupVersionKind) Model
 }
 
 // A Model is a kind in a document of a Source.
 type Model interface {
-	// Schema returns the merge schema of the kind. It may open the document, so
-	// the first call may take milliseconds; a Source has to make sure
-	// beforehand that this cannot fail.
+	// Schema returns the merge schema of the kind. It may open the document, so the first call
+	// may take milliseconds. It cannot return an error, so a Source has to check the document
+	// before.
 	Schema() (*smd.Schema, smd.TypeRef)
 }
 
@@ -55,9 +54,8 @@ type Resource struct {
 	// returns their kinds.
 	Subresources []string
 
-	// Storage names what is stored: resources with the same Storage are views
-	// of the same objects in several group-versions. Empty means the group
-	// and the plural name.
+	// Storage names the stored objects: resources with the same Storage are views of the same
+	// objects in several group-versions. Empty means the group and the plural name.
 	Storage string
 
 	// SubresourceKinds are the kinds of those subresources whose kind is not
@@ -72,9 +70,9 @@ func (r *Resource) storage() string {
 	return r.GVR.GroupResource().String()
 }
 
-// NoGroupVersionError reports that no document of the group-version is known. A
-// server answers 503 then: "there can be a delay between when
-// CustomResourceDefinitions are created and when they are available".
+// NoGroupVersionError reports that there is no document of the group-version. A server then
+// responds with 503: "there can be a delay between when CustomResourceDefinitions are created
+// and when they are available".
 type NoGroupVersionError struct{ GVK schema.GroupVersionKind }
 
 func (e *NoGroupVersionError) Error() string {
@@ -90,13 +88,13 @@ func (e *NoKindError) Error() string {
 	return fmt.Sprintf("no corresponding type for %v", e.GVK)
 }
 
-// Types are the kinds of some sources. Their methods may be called while Update
-// runs; each answers from the sources before it or from those after it.
+// Types are the kinds of some sources. Methods may be called while Update runs; each uses
+// either the old sources or the new ones.
 type Types struct {
 	now atomic.Pointer[table]
 }
 
-// table is what Types know at one time. Apart from its cache it is immutable.
+// table is the state of Types between two updates. Apart from its cache it is immutable.
 type table struct {
 	documents map[schema.GroupVersion][]Source // in the order given
 	resources map[schema.GroupVersionResource]*Resource
@@ -105,18 +103,17 @@ type table struct {
 	kinds     kindCache
 }
 
-// New makes one set of types out of sources. Where two know the same kind or
-// resource, the earlier one counts.
+// New returns the types of sources. If two sources have the same kind or resource, the earlier
+// source counts.
 func New(sources ...Source) *Types {
 	t := &Types{}
 	t.now.Store(newTable(sources))
 	return t
 }
 
-// Update replaces the sources, all at once: whoever holds t sees the new kinds
-// from then on. A Kind that was handed out before stays as it was; asked for
-// again, a kind whose Model is the same as before (==) is the same *Kind. Calls of
-// Update must not overlap.
+// Update replaces the sources, all at once: later calls of t's methods return the new kinds. A
+// Kind that was returned before does not change. If the Model of a kind is the same as before
+// (==), Kind returns the same *Kind. Calls of Update must not overlap.
 func (t *Types) Update(sources ...Source) {
 	next := newTable(sources)
 	for gvk, k := range t.now.Load().kinds.all() {
@@ -171,8 +168,8 @@ func (t *Types) ResourceFor(gvk schema.GroupVersionKind) (Resource, bool) {
 	return Resource{}, false
 }
 
-// Resources lists all resources, sorted by group, version and name. It is for
-// questions that name a kind but no version.
+// Resources lists all resources, sorted by group, version and name. It serves look-ups by kind
+// without a version.
 func (t *Types) Resources() []Resource {
 	resources := t.now.Load().resources
 	out := make([]Resource, 0, len(resources))
@@ -189,10 +186,9 @@ func (t *Types) Resources() []Resource {
 	return out
 }
 
-// KindFor returns the kind that a request to a resource or subresource carries:
-// autoscaling/v1 Scale for deployments/scale, policy/v1 Eviction for
-// pods/eviction, Pod for pods/status. For CONNECT it is the kind of the
-// options.
+// KindFor returns the kind of objects in requests for a resource or subresource: autoscaling/v1
+// Scale for deployments/scale, policy/v1 Eviction for pods/eviction, Pod for pods/status. For
+// CONNECT it is the kind of the options.
 func (t *Types) KindFor(gvr schema.GroupVersionResource, subresource string) (schema.GroupVersionKind, bool) {
 	r := t.now.Load().resources[gvr]
 	if r == nil {

@@ -2,8 +2,8 @@ package openapi
 
 import "github.com/mapd-project/mapd/pkg/openapi/smd"
 
-// A Place is a position in the objects of a kind, with the merge schema there. The
-// zero Place is a position of which nothing is known.
+// A Place is a position in the objects of a kind, with the merge schema there. The zero Place
+// is an unknown position.
 type Place struct {
 	schema *smd.Schema
 	atom   smd.Atom
@@ -25,8 +25,8 @@ func at(s *smd.Schema, ref smd.TypeRef) (Place, bool) {
 	return Place{schema: s, atom: atom}, ok
 }
 
-// Field returns the place of the member of that name, false if there cannot be one
-// or nothing is known of it.
+// Field returns the place of the member of that name, false if there cannot be one or if it is
+// unknown.
 func (p Place) Field(name string) (Place, bool) {
 	if p.atom.Map == nil {
 		return Place{}, false
@@ -37,7 +37,7 @@ func (p Place) Field(name string) (Place, bool) {
 	return at(p.schema, p.atom.Map.ElementType)
 }
 
-// Element returns the place of any element of a list, false if there is no list.
+// Element returns the place of the elements of a list, false if the place is not a list.
 func (p Place) Element() (Place, bool) {
 	if p.atom.List == nil {
 		return Place{}, false
@@ -62,8 +62,8 @@ func (p Place) Refuses(name string) bool {
 	return p.atom.Map != nil && p.atom.Map.ElementType == (smd.TypeRef{}) && !p.Declares(name)
 }
 
-// Scalar returns the type of a scalar: "string", "numeric", "boolean" or, for what may
-// be one or the other, "untyped". It is empty for everything else.
+// Scalar returns the type of a scalar: "string", "numeric", "boolean" or, if several are
+// allowed, "untyped". It is empty for other places.
 func (p Place) Scalar() string {
 	if p.atom.Scalar == nil {
 		return ""
@@ -80,8 +80,8 @@ func (p Place) Keys() []string {
 	return p.atom.List.Keys
 }
 
-// Type returns the merge schema of the place, for questions about its forms; it is
-// empty where nothing is known.
+// Type returns the merge schema of the place, which says which forms of values it accepts; it
+// is empty for an unknown place.
 func (p Place) Type() smd.Atom { return p.atom }
 
 // Atomic reports whether a merge may not go below this place: it replaces the

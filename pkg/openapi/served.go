@@ -19,17 +19,16 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
-// Served is the source of one CustomResourceDefinition as a server holds it. It
-// differs from CRDs in two ways.
+// Served returns the source of one CustomResourceDefinition as a server holds it. It differs
+// from CRDs in two ways.
 //
-// The server has accepted the definition, so what a newer server knows and this
-// package does not is passed over instead of refused.
+// The server has accepted the definition, so parts that only a newer server knows are ignored
+// and not rejected.
 //
-// A cluster may have hundreds of definitions of which policies touch few, and a
-// schema takes five times the memory of its text and some 10 ms to make. So the text
-// is kept, packed and without descriptions, and read at the first Lookup of one
-// of its kinds. Should it prove unusable then, refused is called, once, and
-// the definition has no kinds from then on, only resources.
+// A cluster may have hundreds of definitions of which policies use few, and a schema takes five
+// times the memory of its text and some 10 ms to make. So Served keeps the text, compressed and
+// without descriptions, and parses it at the first Lookup of one of its kinds. If that fails,
+// it calls refused, once, and from then on the definition has only resources and no kinds.
 func Served(obj *unstructured.Unstructured, refused func(error)) (Source, error) {
 	if gvk := obj.GroupVersionKind(); gvk != crdKind {
 		return nil, fmt.Errorf("is a %v, not a %v", gvk, crdKind)
@@ -109,8 +108,8 @@ func (s *servedSource) open() error {
 	return nil
 }
 
-// split returns two definitions made of obj: one without what is there for people
-// to read, and one without schemas, too, for there is a lot of them.
+// split returns two copies of obj: one without descriptions, and one without schemas too, since
+// these are large.
 func split(obj *unstructured.Unstructured) (full, head map[string]any) {
 	spec, _ := obj.Object["spec"].(map[string]any)
 	versions, _ := spec["versions"].([]any)
@@ -118,7 +117,7 @@ func split(obj *unstructured.Unstructured) (full, head map[string]any) {
 	for i, v := range versions {
 		version, ok := v.(map[string]any)
 		if !ok {
-			whole[i], bare[i] = v, v // for the decoder to refuse
+			whole[i], bare[i] = v, v // the decoder reports the error
 			continue
 		}
 		version = maps.Clone(version)
@@ -141,7 +140,8 @@ func split(obj *unstructured.Unstructured) (full, head map[string]any) {
 	return with(whole), with(bare)
 }
 
-// withoutDescriptions copies a schema as far as it has to.
+// withoutDescriptions returns a schema without descriptions. It copies only the parts that
+// change.
 func withoutDescriptions(v any) any {
 	schema, ok := v.(map[string]any)
 	if !ok {
@@ -207,11 +207,10 @@ func unpackText(packed string) ([]byte, error) {
 	return io.ReadAll(flate.NewReader(strings.NewReader(packed)))
 }
 
-// Document is the source of one group-version: an OpenAPI v3 document as a server
-// publishes it, in JSON. It is for built-in kinds of another Kubernetes release
-// than the embedded one and for aggregated API servers. The document is read at
-// once, because only then is it known whether that can be done; what is kept is a
-// small part of it. It lists no resources; discovery does.
+// Document returns the source of one group-version: an OpenAPI v3 document as a server
+// publishes it, in JSON. It is for built-in kinds of another Kubernetes release than the
+// embedded one and for aggregated API servers. It parses the document at once, to report
+// errors, and keeps a small part of it. The source has no resources; use discovery for these.
 func Document(gv schema.GroupVersion, data []byte) (Source, error) {
 	var doc struct {
 		Components struct {
@@ -234,8 +233,8 @@ func Document(gv schema.GroupVersion, data []byte) (Source, error) {
 	return s, nil
 }
 
-// kindsOf lists the kinds of a group-version that a model stands for. Most stand
-// for one; the options of DELETE stand for those of every group.
+// kindsOf lists the kinds of a group-version that a model describes. Most models describe one;
+// the options of DELETE describe those of every group.
 func kindsOf(model *spec.Schema, gv schema.GroupVersion) []string {
 	gvks, _ := model.Extensions["x-kubernetes-group-version-kind"].([]any)
 	var kinds []string

@@ -13,8 +13,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Decoding is the way in which a patched object gets back into the form in which the
-// server holds it; the two ways differ in what they refuse.
+// Decoding is the way in which a server decodes a patched object; the two ways reject different
+// things.
 type Decoding int
 
 const (
@@ -27,31 +27,28 @@ const (
 	FromApply
 )
 
-// Settle does to a patched object what an API server does between one mutation
-// and the next (k8s.io/apiserver …/mutating/dispatcher.go: dispatchOne).
+// Settle changes a patched object as an API server does between one mutation and the next
+// (k8s.io/apiserver …/mutating/dispatcher.go: dispatchOne).
 //
-// A built-in kind goes through its Go type: null and, where the type says
-// omitempty, empty values vanish; required ones appear (name: "", resources:
-// {}); quantities and times are spelled canonically; 5.0 becomes 5. What does
-// not fit is an error with upstream's text. Beyond upstream: an integer that
-// does not fit its type is an error after a merge, too, and a field that the
-// kind's document declares but our Go type, being older, lacks is kept as it
-// is, while one that the document lacks, being older than our Go type, is an
-// error after a JSON Patch. Defaults of built-in kinds are not applied: they exist only inside the
-// server.
+// A built-in kind goes through its Go type: null and, where the type says omitempty, empty
+// values are removed; required ones are added (name: "", resources: {}); quantities and times
+// get their canonical form; 5.0 becomes 5. A value that does not fit is an error with
+// upstream's text. Settle is stricter than upstream in two cases: an integer that does not fit
+// its type is an error after a merge, too, and a field that the kind's document lacks, because
+// it is older than the Go type, is an error after a JSON Patch. A field that the document
+// declares but the Go type lacks, because it is older, is kept as it is. Settle does not apply
+// defaults of built-in kinds, which exist only inside the server.
 //
-// A custom kind gets the defaults of its CustomResourceDefinition and, after a
-// JSON Patch, numbers as a decoder reads them, 5.0 as 5.
+// A custom kind gets the defaults of its CustomResourceDefinition and, after a JSON Patch,
+// numbers as a decoder reads them, 5.0 as 5.
 //
-// before must have been settled or normalized. Subtrees of after that it
-// shares with before (tree.Same, at the same path or, in a list, at the same
-// distance from either end) are not visited, so the cost is that of what
-// changed. One thing is thereby not seen: upstream reads the whole text of a
-// custom object again, so that a float 5.0 elsewhere in it turns into 5.
+// before must have been settled or normalized. Settle does not visit subtrees of after that it
+// shares with before (tree.Same, at the same path or, in a list, at the same distance from
+// either end), so its cost is that of the change. It thereby misses one thing: upstream decodes
+// the whole text of a custom object again, so that a float 5.0 in an unchanged part becomes 5.
 //
-// No tree is modified. The result is before itself if the patch made no
-// difference and after itself if nothing needed settling; otherwise it shares
-// with them what it can.
+// No tree is modified. The result is before itself if the patch made no difference and after
+// itself if nothing needed settling; otherwise it shares unchanged parts with them.
 func (k *Kind) Settle(before, after map[string]any, from Decoding) (map[string]any, error) {
 	if k.goType != nil {
 		return k.settleBuiltin(before, after, from)
@@ -92,10 +89,10 @@ func (k *Kind) throughGoType(before, after map[string]any, from Decoding) (map[s
 	return share(before, after, withExtras(out, extras)).(map[string]any), nil
 }
 
-// A settler walks a changed tree along a shape, beside the settled tree that
-// the changed one was made from. It copies a map or list when it first changes
-// something in it. It sets odd and stops at the first thing that is not plainly
-// right: an error, a type that only the round trip handles, an undeclared field.
+// A settler walks a changed tree along a shape, beside the settled tree from which the changed
+// one was made. It copies a map or list before it first changes it. At the first thing that it
+// cannot settle itself, it sets odd and stops: an error, a type that only the round trip
+// handles, an undeclared field.
 type settler struct {
 	from Decoding
 	odd  bool
@@ -103,7 +100,7 @@ type settler struct {
 
 // members settles a value of a struct or map type.
 func (w *settler) members(sh *shape, before, after map[string]any) map[string]any {
-	out, own := after, false // own: out is our copy
+	out, own := after, false // own: out is a copy of after
 	change := func() {
 		if !own {
 			out, own = maps.Clone(after), true
@@ -203,7 +200,7 @@ func empty(v any) bool {
 	return false
 }
 
-// isNull counts the nil map and list in, which JSON writes as null.
+// isNull reports whether v is null, or a nil map or list, which are encoded as null.
 func isNull(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -349,8 +346,8 @@ func (w *settler) list(sh *shape, before, after []any) []any {
 	return out
 }
 
-// aligned counts how many elements two lists share from their start and, of
-// the rest, from their end.
+// aligned returns how many elements two lists share at their starts and, of the rest, at their
+// ends.
 func aligned(before, after []any) (head, tail int) {
 	n := min(len(before), len(after))
 	for head < n && tree.Same(before[head], after[head]) {
@@ -362,7 +359,7 @@ func aligned(before, after []any) (head, tail int) {
 	return head, tail
 }
 
-// reread returns a scalar as a decoder reads what an encoder wrote.
+// reread returns a scalar as it is after encoding and decoding.
 func reread(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -432,8 +429,7 @@ func share(before, after, fresh any) any {
 	return fresh
 }
 
-// encode writes a tree as the JSON text that a patch of the text would have
-// left.
+// encode returns the JSON text of a tree, as upstream has it after patching the text.
 func encode(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {

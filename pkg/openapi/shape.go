@@ -34,14 +34,14 @@ type shape struct {
 	required int                // how many fields are always there
 	min, max int64              // integer
 
-	// zero is what null becomes: what the type's zero value looks like, or the
-	// default of a custom kind where null is not allowed.
+	// zero is the value that replaces null: the encoded zero value of the type, or the default
+	// of a custom kind that does not allow null.
 	zero any
 
 	quantity bool // of a special form: resource.Quantity
 
-	// canonical turns a value into what an own (un)marshaler makes of it;
-	// false: it cannot, or cannot know.
+	// canonical returns a value as the type's own (un)marshaler encodes it; false if it fails
+	// or cannot tell.
 	canonical func(v any) (any, bool)
 }
 
@@ -63,16 +63,16 @@ const (
 	free                  // part of a custom kind: any JSON
 )
 
-// A member is what may stand at one name of a map or struct (the fields of
-// embedded structs included) or at any index of a list.
+// A member describes the value at one name of a map or struct (including the fields of embedded
+// structs) or at any index of a list.
 type member struct {
 	shape  *shape
 	always bool // present even with an empty value
-	fill   any  // the value where it is always present and missing
+	fill   any  // the value if it is always present and missing in the tree
 	omit   omission
 }
 
-// member returns what may stand at a name, nil for nothing.
+// member returns the member of that name, nil if there cannot be one.
 func (sh *shape) member(name string) *member {
 	if m := sh.fields[name]; m != nil {
 		return m
@@ -96,7 +96,7 @@ const (
 	ifEmpty           // omitempty: false, 0, "", no elements
 	ifNull            // omitempty on a pointer, judged by what was decoded
 	ifZero            // omitzero, where zero looks like null
-	unsurely          // omitzero on a type of which we cannot tell
+	unsurely          // omitzero on a type whose zero value this code cannot recognize
 )
 
 // A shapeSet holds the shapes of Go types.
@@ -117,8 +117,7 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// specials are the types with own (un)marshalers that objects are full of.
-// Others work, too, by reflection.
+// specials are frequent types with their own (un)marshalers. Others are handled by reflection.
 var specials = map[reflect.Type]func(any) (any, bool){
 	reflect.TypeFor[resource.Quantity](): canonicalQuantity,
 	reflect.TypeFor[metav1.Time]():       canonicalTime,
@@ -209,8 +208,8 @@ func (s *shapeSet) build(t reflect.Type) *shape {
 	return sh
 }
 
-// addFields adds the fields of a struct; false if it has some that JSON
-// would treat in a way we do not know.
+// addFields adds the fields of a struct; false if some have JSON options that this code does
+// not know.
 func (s *shapeSet) addFields(sh *shape, t reflect.Type) bool {
 	for i := range t.NumField() {
 		sf := t.Field(i)
@@ -260,8 +259,8 @@ func (s *shapeSet) addFields(sh *shape, t reflect.Type) bool {
 	return true
 }
 
-// zeroOf asks the converter what a special type's zero value looks like. (Not
-// that of every type: its caches make it slow when it first meets one.)
+// zeroOf returns the encoded zero value of a special type, from the converter. (It is not used
+// for every type: the converter is slow at the first use of a type.)
 func zeroOf(t reflect.Type) any {
 	holder := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "V", Type: t, Tag: `json:"v"`}}))
 	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(holder.Interface())
@@ -271,8 +270,7 @@ func zeroOf(t reflect.Type) any {
 	return u["v"]
 }
 
-// canonicalOf makes the slow but general function for a type with its own
-// (un)marshaler.
+// canonicalOf returns a general, slow function for a type with its own (un)marshaler.
 func canonicalOf(t reflect.Type) func(any) (any, bool) {
 	holder := reflect.StructOf([]reflect.StructField{{Name: "V", Type: t, Tag: `json:"v"`}})
 	return func(v any) (any, bool) {
@@ -320,9 +318,9 @@ func canonicalTime(v any) (any, bool) {
 
 var canonicalMicroTime = canonicalOf(reflect.TypeFor[metav1.MicroTime]())
 
-// checkNumbers reports a quantity that is not read, see package quantity, and of a merge
-// result an integer that does not fit its Go type. Upstream's conversion of such a result
-// wraps it silently (spec T7); we refuse.
+// checkNumbers returns an error for a quantity beyond the bounds of package quantity and, in
+// the result of a merge, for an integer that does not fit its Go type. Upstream's conversion
+// lets such an integer overflow silently (spec T7).
 func (t *goType) checkNumbers(tree map[string]any, from Decoding) error {
 	if where, what := misfit(t.root.shape, tree, from == FromApply); what != "" {
 		return fmt.Errorf("unable to convert unstructured object to %v: %s: %s", t.gvk, where[1:], what)

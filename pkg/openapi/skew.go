@@ -10,18 +10,18 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// A server may be older or newer than our Go types, and its documents with it.
-// This file is about the fields that only one of the two has.
+// A server, and its documents, may be older or newer than the Go types of this package. This
+// file handles the fields that only one of the two has.
 
-// undeclared refuses what after has at the place, and the place does not
-// declare, in the words of a strict decoding, as the in-tree plugin of such a
-// server would. Only what differs between before and after is visited.
+// undeclared returns an error for fields of after that the place does not declare, with the
+// text of strict decoding, as the in-tree plugin of such a server would. It visits only the
+// differences between before and after.
 func (p Place) undeclared(before, after map[string]any) error {
 	unknown := p.appendUndeclared(nil, "", before, after)
 	if len(unknown) == 0 {
 		return nil
 	}
-	// Wrapped: it is not the decoder that refuses them.
+	// Wrapped, since the error is not one of the decoder.
 	return fmt.Errorf("%w", api.UnknownFields(unknown))
 }
 
@@ -63,9 +63,8 @@ func (p Place) appendUndeclared(unknown []string, path string, before, after any
 	return unknown
 }
 
-// An extra is a field that the document declares and the Go type lacks. A round
-// trip through the Go type would refuse it, so it is taken out before and put
-// back after.
+// An extra is a field that the document declares and the Go type lacks. A round trip through
+// the Go type would reject it, so it is removed before and added again after.
 type extra struct {
 	path  []any // string or int
 	value any
@@ -85,8 +84,8 @@ func (k *Kind) withoutExtras(obj map[string]any) (map[string]any, []extra) {
 	return obj, extras
 }
 
-// withExtras puts extras back. A field whose parent did not survive the round
-// trip, being empty without it, comes back with its parent.
+// withExtras adds extras again. If the round trip removed the parent of a field, since it was
+// empty otherwise, the parent is added too.
 func withExtras(obj map[string]any, extras []extra) map[string]any {
 	for _, e := range extras {
 		obj = editAt(obj, e.path, func(m map[string]any, key string) { m[key] = e.value }).(map[string]any)
@@ -120,8 +119,8 @@ func appendExtras(found []extra, path []any, p Place, sh *shape, v any) []extra 
 	return found
 }
 
-// editAt returns v with the map edited that holds the last name of path. It
-// copies the maps and lists on the way, and makes those that are not there.
+// editAt returns v after calling edit with the map that holds the last name of path. It copies
+// the maps and lists on the way, and creates missing ones.
 func editAt(v any, path []any, edit func(m map[string]any, key string)) any {
 	switch step := path[0].(type) {
 	case string:

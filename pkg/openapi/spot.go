@@ -6,14 +6,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// A Spot is a position in a settled object at which one value is about to be
-// written. It does to that value alone what Kind.Settle would do to the whole
-// object, as long as nothing else of the object depends on the value. A method
-// returns false where that is not sure; the caller then uses Kind.Settle.
+// A Spot is a position in a settled object at which one value is about to be written. It
+// settles that value alone with the result that Kind.Settle would have for the whole object, if
+// no other part of the object depends on the value. A method returns false if that is not
+// certain; the caller then uses Kind.Settle.
 type Spot struct {
 	from     Decoding
 	at       *member
-	declared Place // the kind's document if what it does not declare is refused here (see Kind.declares)
+	declared Place // the kind's document, if undeclared fields are rejected here (see Kind.declares)
 }
 
 // Spot returns the spot of a whole settled object, false if its apiVersion or kind
@@ -28,7 +28,7 @@ func (k *Kind) Spot(obj map[string]any, from Decoding) (Spot, bool) {
 	return Spot{from: from, at: k.root(), declared: declared}, true
 }
 
-// is compares the two as an object has them.
+// is reports whether k has this apiVersion and kind, in the form of an object's fields.
 func (k *Kind) is(apiVersion, kind string) bool {
 	if k.goType != nil {
 		return apiVersion == k.goType.apiVersion && kind == k.goType.kind
@@ -65,15 +65,14 @@ func (s *Spot) Element() bool {
 	return true
 }
 
-// Removable reports whether a member of a map or struct can be removed without
-// anything taking its place, provided that other members remain.
+// Removable reports whether settling leaves a removed member of a map or struct removed,
+// provided that other members remain.
 func (s *Spot) Removable(name string) bool {
 	m := s.at.shape.target().member(name)
 	return m != nil && !m.always && m.omit != unsurely
 }
 
-// Settle returns what after becomes when it is written at the spot, in place of
-// before.
+// Settle returns the settled value of after, which replaces before at the spot.
 func (s *Spot) Settle(before, after any) (any, bool) {
 	if isNull(after) {
 		return nil, false

@@ -21,18 +21,18 @@ type Policy struct {
 	covered        []Covered
 }
 
-// Covered is an expression of a policy and what its evaluations gave.
+// Covered is an expression of a policy and the counts of its evaluations.
 type Covered struct {
-	// Path is that of the expression, such as spec.variables[0].expression.
+	// Path is the field path of the expression, such as spec.variables[0].expression.
 	Path, Expression string
 	Coverage         *cel.Coverage
 }
 
-// Covered returns the expressions in the order of the policy if its Env observes
-// (cel.Options.Observe), else nothing.
+// Covered returns the expressions in the order of the policy if it was compiled with
+// cel.Options.Observe, else nothing.
 func (p *Policy) Covered() []Covered { return p.covered }
 
-// cover keeps what is observed of an expression; name is what a Trace calls it.
+// cover adds an expression to those that Covered returns; name is its name in a Trace.
 func (p *Policy) cover(part api.Part, i int, member, name, expression string, c *cel.Coverage) {
 	if c != nil {
 		c.Name = name
@@ -40,22 +40,20 @@ func (p *Policy) cover(part api.Part, i int, member, name, expression string, c 
 	}
 }
 
-// Compile compiles every expression of a policy as a server compiles a stored
-// one. The policy should have passed Validate. An error is [api.Faults], in the
-// order of the fields. Only expressions of
-// an Env that [cel.Env.Within] returned share the bounds of one policy.
+// Compile compiles all expressions of a policy as a server compiles a stored one. The policy
+// should have passed Validate. An error is [api.Faults], in the order of the fields. The
+// expressions of the policy share its bounds only if deps.Env comes from [cel.Env.Within].
 //
 // Mutators in extra run after the policy's own mutations.
 func Compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, extra ...Mutator) (*Policy, error) {
 	return compile(obj, deps, false, extra)
 }
 
-// CompileLenient is Compile for a policy that takes objects as they are: JSON
-// patches have numbers of the type that the expression gave them, and their
-// results are not checked against the kind, so unknown fields are kept.
-// That is how Gatekeeper mutates, whose patches a server then decodes leniently
-// (Gatekeeper spec §9.4). Nor does it know budgets: what ends an evaluation is its
-// context.
+// CompileLenient is Compile for a policy that leaves objects as they are: numbers in JSON
+// patches keep the type that the expression gave them, and results are not checked against the
+// schema of the kind, so unknown fields are kept. Gatekeeper mutates in this way, and a server
+// decodes its patches leniently (Gatekeeper spec §9.4). There is no cost budget: only its
+// context ends an evaluation.
 func CompileLenient(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps) (*Policy, error) {
 	return compile(obj, deps, true, nil)
 }
@@ -79,7 +77,7 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 	}
 
 	if len(obj.Spec.MatchConditions) > 0 {
-		// Conditions cannot use variables: the API refuses them (spec §4.2).
+		// Conditions cannot use variables: the API rejects them (spec §4.2).
 		p.conditionScope = deps.Env.Scope(vars)
 		defer p.conditionScope.Done()
 		p.conditions = make([]condition, 0, len(obj.Spec.MatchConditions))
@@ -142,17 +140,15 @@ func compile(obj *admissionregistrationv1.MutatingAdmissionPolicy, deps Deps, le
 	return p, nil
 }
 
-// Broken is a policy that cannot run. It stays among the others so that a
-// request it would have applied to is refused or let through by its
-// failurePolicy, not silently left alone.
+// Broken returns a policy that cannot run because of err. It is selected like other policies,
+// so that its failurePolicy decides about the requests that it matches.
 func Broken(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *Policy {
 	p := &Policy{object: obj, err: err}
 	p.rollout, _ = api.RolloutFor(api.PolicyKind, obj.Annotations)
 	return p
 }
 
-// With returns a policy with the conditions of p, and with mutators in the place of its
-// mutations.
+// With returns a policy with the conditions of p, and with mutators instead of its mutations.
 func (p *Policy) With(mutators ...Mutator) *Policy {
 	out := *p
 	out.mutations = make([]Mutation, len(mutators))
@@ -162,29 +158,29 @@ func (p *Policy) With(mutators ...Mutator) *Policy {
 	return &out
 }
 
-// Name is the policy's name.
+// Name returns the policy's name.
 func (p *Policy) Name() string { return p.object.Name }
 
-// Object is the policy that was compiled. It must not be modified.
+// Object returns the policy that was compiled. It must not be modified.
 func (p *Policy) Object() *admissionregistrationv1.MutatingAdmissionPolicy { return p.object }
 
-// Rollout is what the policy's annotations say about how much of it counts.
+// Rollout returns what the policy's annotations say.
 func (p *Policy) Rollout() api.Rollout { return p.rollout }
 
-// Tripped returns p as it runs once its breaker has tripped.
+// Tripped returns p in the form in which it runs when its breaker has tripped.
 func (p *Policy) Tripped() *Policy {
 	tripped := *p
 	tripped.rollout.Tripped = true
 	return &tripped
 }
 
-// Err is why the policy cannot run; nil if it can.
+// Err returns why the policy cannot run; nil if it can.
 func (p *Policy) Err() error { return p.err }
 
-// Errs are all reasons for Err, one by one.
+// Errs returns the errors that are joined in Err.
 func (p *Policy) Errs() []error { return leaves(p.err) }
 
-// leaves opens what errors.Join has put together.
+// leaves returns the errors that errors.Join has joined.
 func leaves(err error) []error {
 	if err == nil {
 		return nil
@@ -200,5 +196,5 @@ func leaves(err error) []error {
 	return out
 }
 
-// Mutations are the policy's mutations, in order.
+// Mutations returns the policy's mutations, in order.
 func (p *Policy) Mutations() []Mutation { return p.mutations }

@@ -20,15 +20,14 @@ var spellings = api.Spellings{
 	api.OwnGroup + "/v1":                    func() any { return new(admissionregistrationv1.MutatingAdmissionPolicy) },
 }
 
-// Decode turns a policy in any of its four spellings into the v1 type, with the
-// defaults of its version filled in (spec §1.3) and TypeMeta set to native v1.
-// Nothing behind it needs to know where a policy came from.
+// Decode converts a policy in any of its four apiVersions into the v1 type, with the defaults
+// of its version filled in (spec §1.3) and TypeMeta set to native v1. The result does not
+// depend on where the policy came from.
 //
-// Decoding is strict, as under kubectl's default of fieldValidation: an unknown
-// field or a wrong type is an error in the server's words. The own group's status is accepted
-// and dropped, and so is metadata.namespace, which a server clears on
-// cluster-scoped objects. u is not modified and nothing in it is shared with
-// the result.
+// Decoding is strict, as with kubectl's default of fieldValidation: an unknown field or a wrong
+// type is an error with the server's text. The status of mapd's own group is accepted and
+// dropped, and so is metadata.namespace, which a server clears on cluster-scoped objects. u is
+// not modified and shares nothing with the result.
 func Decode(u *unstructured.Unstructured) (*admissionregistrationv1.MutatingAdmissionPolicy, error) {
 	data, err := api.JSON(u)
 	if err != nil {
@@ -37,8 +36,8 @@ func Decode(u *unstructured.Unstructured) (*admissionregistrationv1.MutatingAdmi
 	return DecodeJSON(data)
 }
 
-// DecodeJSON is Decode for an object that is still JSON text. Only here can a
-// field that is given twice be seen, and it is an error too.
+// DecodeJSON is Decode for JSON text. Unlike Decode it can detect a field that occurs twice,
+// which is an error too.
 func DecodeJSON(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicy, error) {
 	obj := new(admissionregistrationv1.MutatingAdmissionPolicy)
 	if _, err := api.DecodeSpelling(data, api.PolicyKind, spellings, obj); err != nil {
@@ -50,9 +49,9 @@ func DecodeJSON(data []byte) (*admissionregistrationv1.MutatingAdmissionPolicy, 
 	return obj, nil
 }
 
-// setDefaults fills in what every version of the API fills in
-// (k8s.io/kubernetes/pkg/apis/admissionregistration/v1: defaults.go).
-// ReinvocationPolicy has no default.
+// setDefaults fills in the defaults that all versions of the API have
+// (k8s.io/kubernetes/pkg/apis/admissionregistration/v1: defaults.go). ReinvocationPolicy has
+// none.
 func setDefaults(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) {
 	if spec.FailurePolicy == nil {
 		spec.FailurePolicy = new(admissionregistrationv1.FailurePolicyType)

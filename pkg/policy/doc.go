@@ -1,13 +1,12 @@
-// Package policy answers one question: what does one MutatingAdmissionPolicy
-// make of one object?
+// Package policy answers one question: how does one MutatingAdmissionPolicy change one object?
 //
-// A policy is decoded from any of its four spellings (Decode), checked as a
-// server would check it (Validate), and compiled once (Compile). The compiled
-// form is immutable and safe for concurrent use: Matches evaluates its match
-// conditions, and each of its Mutations turns one object into the next.
+// A policy is decoded from any of its four apiVersions (Decode), validated as by a server
+// (Validate), and compiled once (Compile). The compiled form is immutable and safe for
+// concurrent use: Matches evaluates its match conditions, and each of its Mutations turns one
+// object into the next.
 //
-// Objects are trees of plain JSON data that are never modified once somebody
-// else may hold them. A mutation copies along the path that it touches and
-// shares the rest, so a label costs the same on a small object and on a large
-// one, and an unchanged object is recognised by its pointer.
+// Objects are trees of plain JSON data that are immutable once they are shared. A mutation
+// copies the containers on the path that it changes and shares the rest, so adding a label
+// costs the same for a small object and for a large one, and an unchanged object has the same
+// pointer.
 package policy

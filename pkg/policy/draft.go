@@ -9,13 +9,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy/draft"
 )
 
-// Draft is the object of one request on its way through mutations, and what their
-// evaluations share. See [draft.Draft].
+// Draft is the object of one request between its mutations, with state that evaluations share.
+// See [draft.Draft].
 type Draft struct {
 	draft.Draft
 
-	// buffers is for one evaluation at a time, and asked is the variable request of
-	// the last one.
+	// buffers serves one evaluation at a time, and asked is the value of request in the last
+	// one.
 	buffers buffers
 	asked   struct {
 		request  *Request
@@ -27,21 +27,21 @@ type Draft struct {
 	}
 }
 
-// Trace is what was evaluated, and what that read.
+// Trace has the evaluations of expressions, and what they read.
 type Trace = cel.Trace
 
-// TakeTrace returns what was evaluated since it was called last, nil if nothing was, or
-// if the Env does not observe.
+// TakeTrace returns the evaluations since its last call; nil if there are none, or without
+// cel.Options.Observe.
 func (d *Draft) TakeTrace() *Trace { return d.buffers.values.TakeTrace() }
 
-// NewDraft begins with obj, which is never modified.
+// NewDraft returns a draft of obj. obj is never modified.
 func NewDraft(obj *unstructured.Unstructured) *Draft {
 	d := &Draft{}
 	d.Draft.Reset(obj, 0)
 	return d
 }
 
-// Reset begins anew with obj, which is never modified, with room for about as many
+// Reset starts again with obj, which is never modified, and allocates memory for about as many
 // changes.
 func (d *Draft) Reset(obj *unstructured.Unstructured, changes int) {
 	d.Draft.Reset(obj, changes)
@@ -50,7 +50,7 @@ func (d *Draft) Reset(obj *unstructured.Unstructured, changes int) {
 	d.asked.request, d.asked.value, d.asked.by, d.asked.user = nil, nil, nil, nil
 }
 
-// request returns how an expression gets the variable request.
+// request returns the function that makes the variable request for an expression.
 func (d *Draft) request(r *Request, kind schema.GroupVersionKind, resource schema.GroupVersionResource) func() map[string]any {
 	a := &d.asked
 	if a.request != r || a.kind != kind || a.resource != resource {
@@ -60,7 +60,7 @@ func (d *Draft) request(r *Request, kind schema.GroupVersionKind, resource schem
 	return a.value
 }
 
-// user returns who makes the request, made up once.
+// user returns the user who makes the request, converted once.
 func (d *Draft) user(r *Request) user.Info {
 	if d.asked.by != r {
 		d.asked.by, d.asked.user = r, r.User()
@@ -68,7 +68,7 @@ func (d *Draft) user(r *Request) user.Info {
 	return d.asked.user
 }
 
-// Converted begins a draft with obj, which is d's object in another version.
+// Converted returns a draft of obj, which is d's object in another version.
 func (d *Draft) Converted(obj *unstructured.Unstructured) *Draft {
 	c := NewDraft(obj)
 	c.Textual = d.Textual

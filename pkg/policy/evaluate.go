@@ -10,14 +10,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
-// expression is one mutation's expression and the names it is evaluated with.
+// expression is the expression of one mutation and the scope for evaluating it.
 type expression struct {
 	scope   *cel.Scope
 	program *cel.Program
 }
 
-// evaluate runs the expression on its own budget and variables (spec §5, §6.7);
-// run is the method that gives the result the patch type wants.
+// evaluate runs the expression with its own budget and variables (spec §5, §6.7); run is the
+// method of cel.Program for the type of patch.
 func evaluate[T any](ctx context.Context, e expression, in Input, run func(*cel.Program, context.Context, *cel.Activation) (T, error)) (T, error) {
 	buffers := &in.Draft.buffers
 	buffers.budget.Remaining = cel.MutationBudget
@@ -31,14 +31,14 @@ func evaluate[T any](ctx context.Context, e expression, in Input, run func(*cel.
 	return patch, err
 }
 
-// maxObject bounds the object between two mutations, as JSON. A review of a larger one
+// maxObject bounds the JSON size of the object between two mutations. A review of a larger one
 // would be refused, and no server stores one.
 const maxObject = 7 << 20
 
 var errObject = fmt.Errorf("the object would take more than %d MiB of JSON", maxObject>>20)
 
-// grow counts what a mutation is about to add. The object is looked at only when much
-// was added since the last time.
+// grow counts the bytes that a mutation is about to add. The size of the object is computed
+// only if much was added since the last time.
 func (in *Input) grow(bytes int64) error {
 	if *in.Grown += bytes; *in.Grown <= cel.MaxResult {
 		return nil
@@ -50,7 +50,7 @@ func (in *Input) grow(bytes int64) error {
 	return nil
 }
 
-// buffers is what one evaluation needs, and what the next one reuses.
+// buffers are the memory of one evaluation, which the next one reuses.
 type buffers struct {
 	vars   cel.Input
 	values cel.Activation
@@ -61,10 +61,10 @@ type buffers struct {
 // the same for every request (and evaluated by pkg/cel only once).
 func (e expression) isConstant() bool { return e.program.Reads() == 0 }
 
-// spent is what has been taken from a budget; all of it once it has run out.
+// spent returns how much of a budget was used; all of it if it is exceeded.
 func spent(full int64, b *cel.Budget) int64 { return full - max(b.Remaining, 0) }
 
-// draft returns the draft that a step works on: a new one if nobody gave one.
+// draft returns the draft that a step works on: a new one if Input has none.
 func (in *Input) draft() *Draft {
 	if in.Draft == nil {
 		in.Draft = NewDraft(in.Object)
@@ -79,7 +79,7 @@ func (in *Input) draft() *Draft {
 	return d
 }
 
-// celInput makes vars the input as expressions see it.
+// celInput converts the input to the form for package cel, in vars.
 func (in *Input) celInput(vars *cel.Input) *cel.Input {
 	*vars = cel.Input{
 		Object:     content(in.Object),

@@ -39,10 +39,10 @@ func (m *jsonPatchMutator) Mutate(ctx context.Context, in Input) (*unstructured.
 		return d.Object(), err
 	}
 	if in.Grown != nil && slices.ContainsFunc(ops, func(op cel.PatchOp) bool { return op.Op == "copy" }) {
-		*in.Grown += patch.CopyLimit // at most
+		*in.Grown += patch.CopyLimit // the most that the patch can add
 	}
-	// Settling asks for the Go type alone, which Scale, Eviction and
-	// PodExecOptions have without a schema (spec §2.6).
+	// Settling needs only the Go type, which Scale, Eviction and PodExecOptions have although
+	// they have no schema (spec §2.6).
 	kind, _ := m.types.Kind(in.Kind)
 	err = patch.Apply(&d.Draft, kind, ops)
 	return d.Object(), err
@@ -53,11 +53,11 @@ type applyMutator struct {
 	expr    expression
 	types   *openapi.Types
 	lenient bool // the result is not settled
-	// checked is what was found of a constant patch for the kind it met last.
+	// checked is the result of checking a constant patch for the last kind.
 	checked atomic.Pointer[checkedPatch]
 }
 
-// checkedPatch is a patch that was held against a kind's schema.
+// checkedPatch is the result of checking a patch against a kind's schema.
 type checkedPatch struct {
 	kind  *openapi.Kind
 	patch map[string]any
@@ -72,14 +72,14 @@ func (m *applyMutator) Mutate(ctx context.Context, in Input) (*unstructured.Unst
 	d := in.draft()
 	kind, kindErr := m.types.Kind(in.Kind)
 	if kindErr != nil && noGroupVersion(kindErr) {
-		// Before anything is evaluated, and for the whole request: upstream's
-		// dispatcher asks for the group-version's schema first
-		// (k8s.io/apiserver …/mutating/dispatcher.go: dispatchOne; spec §9.5b).
+		// A missing schema fails the whole request, before anything is evaluated: upstream's
+		// dispatcher looks up the group-version's schema first (k8s.io/apiserver
+		// …/mutating/dispatcher.go: dispatchOne; spec §9.5b).
 		return nil, noSchema(in.Kind)
 	}
 	if gvk := in.Object.GroupVersionKind(); kindErr == nil && gvk != in.Kind {
-		// An earlier JSON Patch has given an object of a custom kind another
-		// one: the schema is looked up by what the object says it is.
+		// An earlier JSON Patch has changed the kind of a custom object: upstream looks up the
+		// schema by the kind in the object.
 		if kind, kindErr = m.types.Kind(gvk); kindErr != nil {
 			kindErr = &openapi.NoKindError{GVK: gvk}
 		}
@@ -107,12 +107,12 @@ func noGroupVersion(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// noSchema is the answer while the server has no schema for a group-version.
+// noSchema returns the error for a group-version for which the server has no schema yet.
 func noSchema(kind schema.GroupVersionKind) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. There can be a delay between when CustomResourceDefinitions are created and when they are available.", kind))
 }
 
-// check returns the apply configuration in the form to merge, or why it cannot be.
+// check returns the apply configuration in the form to merge, or why it is invalid.
 func (m *applyMutator) check(kind *openapi.Kind, configuration map[string]any) (map[string]any, error) {
 	if !m.expr.isConstant() {
 		return merge.Check(kind, configuration)

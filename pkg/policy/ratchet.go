@@ -12,33 +12,29 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel"
 )
 
-// ValidateUpdate returns everything for which a server refuses to put obj in
-// the place of old (spec §1.4; k8s.io/kubernetes
-// pkg/apis/admissionregistration/validation:
-// ValidateMutatingAdmissionPolicyUpdate). Both have their defaults.
+// ValidateUpdate returns all errors for which a server rejects obj as the new version of old
+// (spec §1.4; k8s.io/kubernetes pkg/apis/admissionregistration/validation:
+// ValidateMutatingAdmissionPolicyUpdate). Both must have their defaults.
 //
-// All of obj is checked, as by Validate, but what old had already is given more
-// room, because a server may have been newer when it was accepted: match
-// conditions are not looked at if neither they nor paramKind changed; single
-// ones that were there, and expressions that were there as those of an
-// applyConfiguration, may use all that the server can run. Variables and
-// jsonPatch expressions are not given that room; that is how the server does it
-// (spec T40). The reserved names of manifest files are not refused either: a
-// name does not change.
+// All of obj is checked, as by Validate, but the rules are less strict for what old had
+// already, because a newer server may have accepted it. Match conditions are not checked if
+// neither they nor paramKind changed. Single conditions of old, and expressions that old had in
+// an applyConfiguration, may use everything that the server can run. Variables and jsonPatch
+// expressions have no such exception, as on the server (spec T40). Names that are reserved for
+// manifest files are accepted, since a name does not change.
 func ValidateUpdate(obj, old *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) api.Faults {
 	errs := api.FormFaults(api.ValidateMeta(&obj.ObjectMeta)...)
 	return append(errs, validateSpec(&obj.Spec, env, newRatchet(&obj.Spec, &old.Spec, env), field.NewPath("spec"))...)
 }
 
-// ratchet is what an update may keep although nobody could create it. A nil one
-// keeps nothing.
+// ratchet is what an update may keep although it could not be created. A nil ratchet has
+// nothing.
 type ratchet struct {
-	// conditionsAlike says that the match conditions mean what they meant.
+	// conditionsAlike says that the match conditions have the same meaning as before.
 	conditionsAlike bool
 	// conditions and applied are the old expressions.
 	conditions, applied sets.Set[string]
-	// conditionScope and mutationScope compile as a server compiles what is
-	// stored.
+	// conditionScope and mutationScope compile as a server compiles stored expressions.
 	conditionScope, mutationScope *cel.Scope
 }
 
@@ -62,16 +58,16 @@ func newRatchet(spec, old *admissionregistrationv1.MutatingAdmissionPolicySpec, 
 	return r
 }
 
-// define declares a variable to the expressions that are kept, too. What a new
-// expression may say a stored one may, so it cannot fail.
+// define declares a variable for the kept expressions, too. It cannot fail, since a stored
+// expression may use everything that a new one may.
 func (r *ratchet) define(name, expression string) {
 	if r != nil {
 		_ = r.mutationScope.Define(name, expression)
 	}
 }
 
-// conditionScope is where a match condition is compiled. The server looks for
-// the trimmed expression among the old ones as they were written.
+// conditionScope returns the scope for compiling a match condition. The server looks up the
+// trimmed expression among the untrimmed old ones.
 func (c *compiler) conditionScope(expression string) *cel.Scope {
 	if c.kept != nil && c.kept.conditions.Has(strings.TrimSpace(expression)) {
 		return c.kept.conditionScope
@@ -79,8 +75,8 @@ func (c *compiler) conditionScope(expression string) *cel.Scope {
 	return c.conditions
 }
 
-// mutationScope is where an expression of a mutation is compiled. The server
-// looks for those of both patch types among the old ones of applyConfiguration.
+// mutationScope returns the scope for compiling an expression of a mutation. For both patch
+// types, the server looks up the expression among the old ones of applyConfiguration.
 func (c *compiler) mutationScope(expression string) *cel.Scope {
 	if c.kept != nil && c.kept.applied.Has(expression) {
 		return c.kept.mutationScope

@@ -21,31 +21,30 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Source is where the object of a request comes from.
+// Source is the origin of the object of a request.
 type Source uint8
 
 const (
 	// Original is the object of a client's request.
 	Original Source = iota
-	// Generated is an object that a controller will make of a client's, which was
-	// found out beforehand.
+	// Generated is an object that a controller will create for a client's object, and that mapd
+	// derives beforehand.
 	Generated
 )
 
 // String returns the source as Gatekeeper spells it.
 func (s Source) String() string { return [...]string{Original: "Original", Generated: "Generated"}[s] }
 
-// Request is one admission request with its objects decoded. It is read-only
-// once it has been handed to anybody; it must not be copied after its first
-// use.
+// Request is one admission request with its objects decoded. It is read-only once it is shared,
+// and must not be copied after its first use.
 type Request struct {
 	UID types.UID
-	// Kind, Resource and SubResource describe Object as we hold it.
+	// Kind, Resource and SubResource describe Object in the version that the request carries.
 	Kind        schema.GroupVersionKind
 	Resource    schema.GroupVersionResource
 	SubResource string
-	// RequestKind, RequestResource and RequestSubResource are what the client
-	// sent; they differ when the server converted the object for us.
+	// RequestKind, RequestResource and RequestSubResource are those that the client sent. They
+	// differ if the server converted the object for the webhook.
 	RequestKind        schema.GroupVersionKind
 	RequestResource    schema.GroupVersionResource
 	RequestSubResource string
@@ -60,19 +59,19 @@ type Request struct {
 	// Object and OldObject are nil when the request has none.
 	Object    *unstructured.Unstructured
 	OldObject *unstructured.Unstructured
-	// Time is when the request is made, for exceptions that end; zero: when it is evaluated.
+	// Time is the time of the request, which decides whether an exception has ended; zero means
+	// the time of the evaluation.
 	Time time.Time
-	// Memory is charged for what the request allocates in proportion to its
-	// objects and to what policies compute. Nil: nothing bounds it.
+	// Memory is charged for allocations that depend on the size of the request's objects and of
+	// the policies' results. Nil means no limit.
 	Memory *memory.Account
 
 	memo requestMemo
 }
 
-// NewRequest returns the request for an object of a kind that types have, as its
-// administrator would send it. A namespaced object without a namespace goes to the
-// namespace default. The object should be as a server holds it (openapi.Kind,
-// Normalize).
+// NewRequest returns the request for an object of a kind in types, sent by an administrator. A
+// namespaced object without a namespace gets the namespace default. The object should have the
+// form in which a server holds it (openapi.Kind.Normalize).
 func NewRequest(types *openapi.Types, operation admissionv1.Operation, obj *unstructured.Unstructured) (*Request, error) {
 	kind := obj.GroupVersionKind()
 	res, ok := types.ResourceFor(kind)
@@ -95,8 +94,8 @@ func NewRequest(types *openapi.Types, operation admissionv1.Operation, obj *unst
 	}, nil
 }
 
-// Beside returns a request that is r, for work beside it whose memory is charged to
-// another account.
+// Beside returns a copy of r whose memory is charged to another account, for policies that are
+// evaluated and not enforced.
 func (r *Request) Beside(account *memory.Account) *Request {
 	return &Request{
 		UID: r.UID, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
@@ -106,8 +105,8 @@ func (r *Request) Beside(account *memory.Account) *Request {
 	}
 }
 
-// requestMemo holds what is derived from a request at most once, by whichever
-// step needs it first.
+// requestMemo holds values that are derived from a request at most once, by the first step that
+// needs them.
 type requestMemo struct {
 	mu    sync.Mutex
 	asCEL []celRequest
@@ -120,10 +119,9 @@ type celRequest struct {
 	value    map[string]any
 }
 
-// celRequest is the variable request as an expression sees it when kind and
-// resource are the matched ones: an AdmissionRequest without its objects, its
-// fields absent where JSON omits them
-// (k8s.io/apiserver …/plugin/cel/condition.go: CreateAdmissionRequest; spec §6.1).
+// celRequest returns the variable request for a matched kind and resource: an AdmissionRequest
+// without its objects, without the fields that JSON omits (k8s.io/apiserver
+// …/plugin/cel/condition.go: CreateAdmissionRequest; spec §6.1).
 func (r *Request) celRequest(kind schema.GroupVersionKind, resource schema.GroupVersionResource) map[string]any {
 	r.memo.mu.Lock()
 	defer r.memo.mu.Unlock()
@@ -157,8 +155,8 @@ func (r *Request) celRequest(kind schema.GroupVersionKind, resource schema.Group
 	return v
 }
 
-// client is what the client asked for, which is what the in-tree plugin, that
-// sees requests before any conversion, calls the request's kind and resource.
+// client returns the kind, resource and subresource that the client sent. The in-tree plugin
+// sees requests before any conversion, so these are the request's kind and resource there.
 func (r *Request) client() (schema.GroupVersionKind, schema.GroupVersionResource, string) {
 	kind, resource, subResource := r.RequestKind, r.RequestResource, r.RequestSubResource
 	if kind.Empty() {
@@ -213,7 +211,7 @@ func setString(m map[string]any, key, s string) {
 	}
 }
 
-// User is who makes the request, as authorizers take it.
+// User returns the user who makes the request, for authorizers.
 func (r *Request) User() user.Info {
 	info := &user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups}
 	if len(r.UserInfo.Extra) > 0 {
@@ -225,7 +223,7 @@ func (r *Request) User() user.Info {
 	return info
 }
 
-// requestResource is what authorizer.requestResource checks.
+// requestResource implements the attributes of authorizer.requestResource.
 type requestResource struct{ r *Request }
 
 func (a requestResource) GetName() string      { return a.r.Name }
@@ -239,15 +237,15 @@ func (a requestResource) GetSubresource() string {
 	return subResource
 }
 
-// Input is what one step of one policy sees.
+// Input is the input of one step of one policy.
 type Input struct {
 	Request *Request
 	// Kind and Resource are the matched ones (spec §2.3): under matchPolicy
 	// Equivalent they may name another version than the request's.
 	Kind     schema.GroupVersionKind
 	Resource schema.GroupVersionResource
-	// Object is the current object in the matched version. These four are nil
-	// where CEL sees null.
+	// Object is the current object in the matched version. These four are nil if the CEL
+	// variables are null.
 	Object    *unstructured.Unstructured
 	OldObject *unstructured.Unstructured
 	Params    *unstructured.Unstructured
@@ -257,36 +255,36 @@ type Input struct {
 	Run
 }
 
-// Run is what evaluations of one request share: what bounds them, and what they leave behind.
-// Each field may be nil.
+// Run is what all evaluations of one request share: their limits, and where they add their
+// results. Each field may be nil.
 type Run struct {
 	// Draft has Input.Object as its object; mutations write to it.
 	Draft *Draft
 	// Cost is increased by the CEL cost of the step.
 	Cost *int64
-	// Grown is about how many bytes mutations have added to the object since its size was
-	// looked at.
+	// Grown is the estimated number of bytes that mutations have added to the object since its
+	// size was last computed.
 	Grown *int64
-	// Remarks is where a mutation puts what it says besides.
+	// Remarks is where a mutation stores its warnings and annotations.
 	Remarks *Remarks
-	// Outside answers what expressions ask with externalData.
+	// Outside answers calls of externalData.
 	Outside cel.Outside
-	// Turn decides when an evaluation that takes long goes on.
+	// Turn schedules evaluations that take long.
 	Turn cel.Turn
 }
 
-// Remarks are what a policy of Kubewarden's says besides the object.
+// Remarks are the results of a policy of Kubewarden's besides the object.
 type Remarks struct {
 	// Warnings are for the client.
 	Warnings []string
 	// Annotations are for the audit event.
 	Annotations map[string]string
-	// Withheld says what the policy would have done if its result counted, empty if
-	// it does.
+	// Withheld says what the policy would have done if its result were applied; empty if it is
+	// applied.
 	Withheld string
 }
 
-// Match is the answer of a policy's match conditions.
+// Match is the result of a policy's match conditions.
 type Match struct {
 	OK bool
 	// Condition is the name of the first condition that was false; empty if OK.
@@ -295,9 +293,8 @@ type Match struct {
 
 // Mutator turns one object into the next.
 type Mutator interface {
-	// Mutate returns the next object. It never modifies in.Object, but for what
-	// belongs to in.Draft, and it returns in.Object itself, the same pointer,
-	// when nothing changed.
+	// Mutate returns the next object. It never modifies in.Object, except through in.Draft, and
+	// returns in.Object itself, the same pointer, if nothing changed.
 	//
 	// An error that is an *apierrors.StatusError ends the whole request; any
 	// other is subject to the policy's failurePolicy.
@@ -310,7 +307,7 @@ type Mutation struct {
 	Mutator
 }
 
-// Deps is what compiling a policy needs and every policy shares.
+// Deps are the dependencies of compiling a policy, which all policies share.
 type Deps struct {
 	Env   *cel.Env
 	Types *openapi.Types

@@ -17,8 +17,7 @@ import (
 // maxMatchConditions is the API's limit on spec.matchConditions.
 const maxMatchConditions = 64
 
-// What the enumerations of the API allow, in the order in which a server lists
-// it.
+// The values of the API's enumerations, in the order in which a server lists them in errors.
 var (
 	failurePolicies      = []admissionregistrationv1.FailurePolicyType{"Fail", "Ignore"}
 	reinvocationPolicies = []admissionregistrationv1.ReinvocationPolicyType{"IfNeeded", "Never"}
@@ -31,31 +30,30 @@ var celReserved = sets.New("true", "false", "null", "in", "as", "break", "const"
 
 var celIdentifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 
-// Validate returns everything for which a server refuses to create obj, in the
-// server's order and words (spec §1.4; k8s.io/kubernetes
-// pkg/apis/admissionregistration/validation: ValidateMutatingAdmissionPolicy).
-// obj has its defaults; what Decode returns has.
+// Validate returns all errors for which a server rejects obj, with the server's order and texts
+// (spec §1.4; k8s.io/kubernetes pkg/apis/admissionregistration/validation:
+// ValidateMutatingAdmissionPolicy). obj must have its defaults, as Decode returns it.
 //
 // One rule is added: a variable's name must be unique.
 //
-// Expressions are compiled against env as a server would at creation, which is
-// stricter than what it runs later (spec §6.2). The permissions of whoever
-// writes the policy are not looked at.
+// Expressions are compiled with env as a server does at creation, which is stricter than for
+// stored policies (spec §6.2). The permissions of the user who writes the policy are not
+// checked.
 func Validate(obj *admissionregistrationv1.MutatingAdmissionPolicy, env *cel.Env) api.Faults {
 	errs := api.FormFaults(api.ValidateMeta(&obj.ObjectMeta)...)
 	errs = append(errs, validateSpec(&obj.Spec, env, nil, field.NewPath("spec"))...)
 	return append(errs, api.FormFaults(api.ValidateReservedName(obj.Name)...)...)
 }
 
-// ValidateStored returns what is wrong with the form of a policy that is stored
-// although no server would have accepted it: everything that Validate returns but
-// what it says about expressions. Those are held to no more than Compile asks.
+// ValidateStored returns the errors in the form of a stored policy that no server should have
+// accepted: all that Validate returns except those about expressions, which only Compile
+// checks.
 func ValidateStored(obj *admissionregistrationv1.MutatingAdmissionPolicy) api.Faults {
 	return append(api.FormFaults(api.ValidateMeta(&obj.ObjectMeta)...), validateSpec(&obj.Spec, nil, nil, field.NewPath("spec"))...)
 }
 
-// validateSpec checks a spec; kept, if not nil, is what it need not answer for.
-// Without an env no expression is compiled.
+// validateSpec checks a spec. kept, if not nil, has what the spec may keep from its old
+// version. Without an env no expression is compiled.
 func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env *cel.Env, kept *ratchet, path *field.Path) api.Faults {
 	var form field.ErrorList
 	if spec.FailurePolicy == nil {
@@ -99,8 +97,8 @@ func validateSpec(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, env
 	return append(errs, api.FormFaults(api.OneOf(at, spec.ReinvocationPolicy, reinvocationPolicies)...)...)
 }
 
-// validateParamKind checks the form of the reference only. Whether the kind
-// exists is found out by the requests (spec §3.1).
+// validateParamKind checks only the form of the reference. Whether the kind exists is checked
+// for each request (spec §3.1).
 func validateParamKind(ref *admissionregistrationv1.ParamKind, path *field.Path) field.ErrorList {
 	errs := validateAPIVersion(ref.APIVersion, path.Child("apiVersion"))
 	if ref.Kind == "" {
@@ -140,8 +138,8 @@ func validateAPIVersion(apiVersion string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// compiler checks expressions. Match conditions and mutations see different
-// variables, so each has a scope of its own; nil compiles nothing.
+// compiler checks expressions. Match conditions and mutations have different variables, so each
+// has a scope of its own. With a nil scope nothing is compiled.
 type compiler struct {
 	conditions, mutations *cel.Scope
 	kept                  *ratchet
@@ -183,9 +181,9 @@ func (c *compiler) validateMatchCondition(cond *admissionregistrationv1.MatchCon
 	return errs
 }
 
-// validateVariables declares the variables in their order, so that each sees
-// those before it. Unlike other expressions they are compiled untrimmed; only
-// the columns in errors differ.
+// validateVariables declares the variables in their order, so that each can use those before
+// it. Unlike other expressions they are compiled untrimmed; this only affects the columns in
+// errors.
 func (c *compiler) validateVariables(list []admissionregistrationv1.Variable, path *field.Path) api.Faults {
 	var errs api.Faults
 	names := sets.New[string]()
@@ -218,9 +216,9 @@ func (c *compiler) validateVariable(v *admissionregistrationv1.Variable, names s
 		definition := v.Expression
 		if err := c.mutations.Define(v.Name, definition); err != nil {
 			errs = append(errs, refused(at, v.Expression, err))
-			// A server goes on with a variable of unknown type, so that one
-			// mistake is not reported again by every user of the variable.
-			// The stand-in cannot fail: the name is new.
+			// As on a server, the variable gets an unknown type, so that the error is not
+			// reported again for each use of the variable. This definition cannot fail: the
+			// name is new.
 			definition = "dyn(null)"
 			_ = c.mutations.Define(v.Name, definition)
 		}
@@ -248,8 +246,8 @@ func (c *compiler) validateMutation(m *admissionregistrationv1.Mutation, path *f
 	return api.FormFaults(api.OneOf(path.Child("patchType"), m.PatchType, patchTypes)...)
 }
 
-// validateMembers wants the member that belongs to the patch type, compiles its
-// expression, and refuses the other member.
+// validateMembers requires the field that belongs to the patch type, compiles its expression,
+// and rejects the other field.
 func (c *compiler) validateMembers(patchType admissionregistrationv1.PatchType, result cel.Want,
 	name string, expression *string, otherName string, other *string, path *field.Path) api.Faults {
 	var errs api.Faults
@@ -278,9 +276,9 @@ func (c *compiler) validateExpression(scope *cel.Scope, expression string, want 
 	return nil
 }
 
-// refused is an expression's error as the server prints it: what its compiler
-// did not expect is no fault of the value
-// (k8s.io/kubernetes …/admissionregistration/validation: convertCELErrorToValidationError).
+// refused returns an expression's error in the server's form: an unexpected error of the
+// compiler is an internal error, not an invalid value (k8s.io/kubernetes
+// …/admissionregistration/validation: convertCELErrorToValidationError).
 func refused(path *field.Path, expression string, err error) *api.Fault {
 	f := api.NewFault(api.Validating, path, expression, err)
 	var ce *cel.CompileError

@@ -16,21 +16,19 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
-// Warning is something in a policy that compiles and is nevertheless sure to
-// fail when it is reached.
+// Warning is a part of a policy that compiles but always fails when it is evaluated.
 type Warning struct {
-	// Rule is the rule of `mapd lint` that finds it, one of those below.
+	// Rule is the rule of `mapd lint` for the warning, one of those below.
 	Rule string
-	// Field is the expression's place, such as
+	// Field is the path of the expression, such as
 	// spec.mutations[0].applyConfiguration.expression.
 	Field string
-	// Line and Column are 1-based places in the expression; columns count code
-	// points.
+	// Line and Column are the 1-based position in the expression; columns count code points.
 	Line, Column int
-	// Kind is the kind whose objects it fails for; empty if that is any.
+	// Kind is the kind for whose objects the expression fails; empty means any kind.
 	Kind    schema.GroupVersionKind
 	Message string
-	// Near is what may be meant by the name Written, both empty if that is not known.
+	// Near is the name that was probably meant by Written; both are empty if that is not known.
 	Written, Near string
 }
 
@@ -43,7 +41,7 @@ const (
 	UnchangeableKind = "unchangeable-kind"
 )
 
-// Targets returns the kinds that rules name, and whether they let in others, too.
+// Targets returns the kinds that rules name, and whether they match other kinds, too.
 func Targets(m *admissionregistrationv1.MatchResources, types *openapi.Types) (kinds []schema.GroupVersionKind, more bool) {
 	targets := newTargets(m, types)
 	for _, t := range targets.kinds {
@@ -59,16 +57,16 @@ func (w Warning) String() string {
 	return fmt.Sprintf("%s: line %d, column %d: %s", w.Field, w.Line, w.Column, w.Message)
 }
 
-// Warnings holds the apply configurations of a policy against the schemas of
-// the kinds that its rules name without wildcards. Creation looks at no schema
-// (spec §1.4), so that a misspelt field shows only when a request fails.
+// Warnings checks the apply configurations of a policy against the schemas of the kinds that
+// its rules name without wildcards. A server checks no schema at creation (spec §1.4), so that
+// a misspelt field shows only when a request fails.
 //
-// It reports fields that a kind lacks, atomic fields (spec §7.3),
-// literals that do not fit their field, literals with a wrong type name, and
-// kinds that no apply configuration can change; only of what is certain.
-// Where an expression may tell kinds apart, by a condition of its own or by the
-// policy's matchConditions, a field is wrong only if it is for every kind. They
-// come in the order of the expressions; a policy that cannot run has none.
+// It reports fields that a kind lacks, atomic fields (spec §7.3), literals that do not fit
+// their field, literals with a wrong type name, and kinds that no apply configuration can
+// change. It reports only certain errors: if an expression may depend on the kind, by a
+// condition of its own or by the policy's matchConditions, a field is wrong only if it is wrong
+// for every kind. Warnings are in the order of the expressions; a policy that cannot run has
+// none.
 func Warnings(p *Policy, types *openapi.Types) []Warning {
 	if p.err != nil {
 		return nil
@@ -103,27 +101,27 @@ func Warnings(p *Policy, types *openapi.Types) []Warning {
 const (
 	// maxWarnings bounds the warnings about a policy.
 	maxWarnings = 100
-	// maxTargets bounds the resources that are looked at, and exclusions that each is
-	// held against: three lists of a rule multiply.
+	// maxTargets bounds the resources that are checked, and maxExclusions the exclusions that
+	// they are compared with, since three lists of a rule multiply.
 	maxTargets, maxExclusions = 1000, 1_000_000
-	// maxChecks bounds how many fields are held against kinds for one expression.
+	// maxChecks bounds the checks of fields against kinds for one expression.
 	maxChecks = 1_000_000
 )
 
 // targets are the kinds that a policy's rules name.
 type targets struct {
 	kinds []target
-	// more says that the policy may meet other kinds, too.
+	// more says that the policy may match other kinds, too.
 	more bool
 }
 
-// target is a kind with its schema; without one, no apply configuration works
-// on it (spec §2.6).
+// target is a kind with its schema. An apply configuration cannot change a kind without a
+// schema (spec §2.6).
 type target struct {
 	kind      schema.GroupVersionKind
 	published bool // there is a schema
 	root      openapi.Place
-	// by is the resource by which a wildcard includes the kind; empty if it is named.
+	// by is the resource whose wildcard includes the kind; empty if the rules name the kind.
 	by string
 }
 
@@ -183,9 +181,9 @@ func (t targets) sorted() targets {
 	return t
 }
 
-// unchangeable are requests that no ApplyConfiguration can change (spec T13), that
-// wildcards include without anybody thinking of them, and that a cluster does not work
-// without: tokens for Pods, evictions, changes of scale, kubectl exec.
+// unchangeable are requests that no ApplyConfiguration can change (spec T13), that wildcards
+// include without the author's intent, and that a cluster needs: tokens for Pods, evictions,
+// scaling, kubectl exec.
 var unchangeable = []struct {
 	group, resource, subresource string
 	operation                    admissionregistrationv1.OperationType
@@ -196,7 +194,7 @@ var unchangeable = []struct {
 	{"", "pods", "exec", admissionregistrationv1.Connect},
 }
 
-// addUnchangeable adds the unchangeable that a rule includes by a wildcard for
+// addUnchangeable adds the unchangeable requests that a rule includes by a wildcard for
 // resources.
 func (t *targets) addUnchangeable(m *admissionregistrationv1.MatchResources, rule admissionregistrationv1.RuleWithOperations, wildcard string, types *openapi.Types) {
 	rule.Resources = []string{wildcard}
@@ -225,7 +223,7 @@ func (t *targets) add(types *openapi.Types, gvr schema.GroupVersionResource, sub
 	}
 	kind, err := types.Kind(gvk)
 	if noKind := (*openapi.NoKindError)(nil); err != nil && !errors.As(err, &noKind) {
-		// The schema may come yet.
+		// The schema may be published later.
 		t.more = true
 		return
 	}
@@ -236,8 +234,7 @@ func (t *targets) add(types *openapi.Types, gvr schema.GroupVersionResource, sub
 	t.kinds = append(t.kinds, one)
 }
 
-// covered says whether rules cover all requests that a rule with these operations
-// lets in.
+// covered reports whether rules match all requests that a rule with these operations matches.
 func covered(rules []admissionregistrationv1.NamedRuleWithOperations, ops []admissionregistrationv1.OperationType, gvr schema.GroupVersionResource, subresource string) bool {
 	return slices.ContainsFunc(rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
 		if len(r.ResourceNames) > 0 || !has(r.APIGroups, gvr.Group) || !has(r.APIVersions, gvr.Version) {
@@ -259,8 +256,8 @@ func has[T ~string](list []T, v T) bool {
 	return slices.Contains(list, "*") || slices.Contains(list, v)
 }
 
-// faults are the warnings for one expression. selective says that the policy's
-// conditions may keep some kinds away.
+// faults returns the warnings for one expression. selective says that the policy's conditions
+// may exclude some kinds.
 func (t *targets) faults(fields []syntax.Field, selective bool) (out []Warning) {
 	if room := maxChecks / max(len(fields), 1); len(t.kinds) > room {
 		t = &targets{kinds: t.kinds[:room], more: true}
@@ -283,8 +280,8 @@ func (t *targets) faults(fields []syntax.Field, selective bool) (out []Warning) 
 	for _, f := range fields {
 		path, ok := fieldPath(f)
 		if !ok {
-			// The literal around it has the wrong name, which is a fault of the
-			// field that it is the value of.
+			// The type name of the enclosing literal is wrong, which is reported for the field
+			// that has that literal.
 			continue
 		}
 		for _, name := range f.Misnamed {
@@ -292,7 +289,7 @@ func (t *targets) faults(fields []syntax.Field, selective bool) (out []Warning) 
 				"the value of %s is of type %s; name it Object.%s, after the fields that lead to it", path, name, strings.Join(f.Path, "."))})
 		}
 		var found []fault
-		bad := 0 // kinds for which the field cannot be right
+		bad := 0 // number of kinds for which the field is certainly wrong
 		for _, one := range t.kinds {
 			if !one.published {
 				bad++
@@ -319,8 +316,8 @@ func (t *targets) faults(fields []syntax.Field, selective bool) (out []Warning) 
 	return out
 }
 
-// fieldPath is the place of a field as text, false if the names of the types
-// around it are others.
+// fieldPath returns the path of a field as text, false if the names of the enclosing types do
+// not match it.
 func fieldPath(f syntax.Field) (string, bool) {
 	var b strings.Builder
 	rest := f.Path
@@ -341,15 +338,15 @@ func fieldPath(f syntax.Field) (string, bool) {
 	return strings.TrimPrefix(b.String(), "."), len(rest) == 0
 }
 
-// fault is what is wrong with a field for a kind.
+// fault is an error about a field for a kind.
 type fault struct {
 	rule    string
 	kind    schema.GroupVersionKind
 	message string
-	// near is what may be meant by the name written.
+	// near is the name that was probably meant by written.
 	written, near string
-	// item: only for items, which may not be there. All fields of an item and
-	// all items of a list have it alike.
+	// item says that the error is about items, of which there may be none. It is the same for
+	// all fields of an item and all items of a list.
 	item bool
 }
 
@@ -361,7 +358,7 @@ const (
 // check follows a field through the schema as checker does with its value.
 func (t *target) check(f syntax.Field, path string) (out []fault) {
 	if len(f.Place) == 1 && (path == "apiVersion" || path == "kind") {
-		// The object's own count, whatever is written (spec §7.1).
+		// The object keeps its own apiVersion and kind, whatever is written (spec §7.1).
 		return nil
 	}
 	name := kindName(t.kind)
@@ -369,8 +366,7 @@ func (t *target) check(f syntax.Field, path string) (out []fault) {
 		out = append(out, fault{rule: rule, kind: t.kind, message: fmt.Sprintf(format, args...), item: item})
 	}
 	at := t.root
-	// The search for atomic content ends at what is not declared and, here,
-	// at what it has found.
+	// The search for atomic content ends at undeclared fields and, here, at the first result.
 	search := true
 	for i, s := range f.Place {
 		atom := at.Type()
@@ -426,10 +422,10 @@ func (t *target) check(f syntax.Field, path string) (out []fault) {
 	return out
 }
 
-// checkItems looks at the literals in a list or map.
+// checkItems checks the literals in a list or map.
 func (t *target) checkItems(f syntax.Field, path string, at openapi.Place, fail func(item bool, rule, format string, args ...any)) {
 	if f.Items&(syntax.FormList|syntax.FormMap) != 0 {
-		// Whatever the schema says (spec §7.2).
+		// This fails for every schema (spec §7.2).
 		fail(true, WrongType, "%s of %s holds lists or maps that are written inside a list or map, which are not converted; write Object.%s{…} for them",
 			path, kindName(t.kind), strings.Join(f.Path, "."))
 		return
@@ -452,11 +448,11 @@ func (t *target) checkItems(f syntax.Field, path string, at openapi.Place, fail 
 	}
 }
 
-// form is a form of values and the types that it fits.
+// form is a form of values and the types that accept it.
 type form struct {
 	bit  syntax.Forms
 	text string
-	// fits is the scalar that it fits besides those without a type.
+	// fits is the scalar type that accepts it besides untyped.
 	fits smd.Scalar
 }
 
@@ -473,7 +469,7 @@ var forms = []form{
 	{syntax.FormObject, "an object", ""},
 }
 
-// misfit says that checker.validate refuses every value of the form.
+// misfit reports whether checker.validate rejects every value of the form.
 func (f form) misfit(atom smd.Atom) bool {
 	if atom.Scalar == nil && atom.List == nil && atom.Map == nil {
 		return false
@@ -484,13 +480,13 @@ func (f form) misfit(atom smd.Atom) bool {
 	case syntax.FormMap, syntax.FormObject:
 		return atom.Map == nil
 	case syntax.FormUint, syntax.FormBytes, syntax.FormNull:
-		// They become Go values that no type takes (spec §7.2).
+		// Such values become Go values that no type accepts (spec §7.2).
 		return true
 	}
 	return atom.Scalar == nil || *atom.Scalar != f.fits && *atom.Scalar != smd.Untyped
 }
 
-// wanted describes the values that a type takes.
+// wanted describes the values that a type accepts.
 func wanted(atom smd.Atom) string {
 	var out []string
 	if atom.Scalar != nil {
@@ -514,7 +510,7 @@ func wanted(atom smd.Atom) string {
 	return strings.Join(out, " or ")
 }
 
-// nearest returns the field that may be meant by a name, "" if none is near.
+// nearest returns the field with the most similar name, "" if none is similar.
 func nearest(m *smd.Map, name string) string {
 	names := make([]string, len(m.Fields))
 	for i, f := range m.Fields {
@@ -531,7 +527,7 @@ func advice(near, path, name string) string {
 	return "did you mean " + strings.TrimSuffix(path, name) + near + "?"
 }
 
-// kindName is a kind as it is written in a manifest: apps/v1 Deployment.
+// kindName returns a kind in the form apps/v1 Deployment.
 func kindName(gvk schema.GroupVersionKind) string {
 	return gvk.GroupVersion().String() + " " + gvk.Kind
 }

@@ -1,8 +1,9 @@
 // Package quantity bounds what is read as a quantity.
 //
-// resource.ParseQuantity computes a power of ten with as many digits as the exponent says, and
-// nothing ends it: "1e-1000000000" takes hours and all memory. Every text that mapd reads as a
-// quantity, in CEL, in objects and in defaults, is read here or checked here first.
+// resource.ParseQuantity computes a power of ten with as many digits as the exponent says,
+// without a bound: "1e-1000000000" takes hours and all memory. mapd passes every string that
+// may be a quantity, in CEL, in objects and in defaults, to Parse or to one of the checks here
+// first.
 package quantity
 
 import (
@@ -20,16 +21,16 @@ import (
 // rounds what is below 1n.
 const Max = 1000
 
-// Err is why a text beyond Max is not read.
+// Err is the error for a quantity beyond Max.
 var Err = fmt.Errorf("quantities of more than %d characters or with an exponent beyond ±%[1]d are not evaluated", Max)
 
 // Bounded reports whether a text that may be a quantity is within Max.
 func Bounded(s string) bool { return len(s) <= Max && exponent(strings.TrimSpace(s)) <= Max }
 
-// Beyond reports whether a text has the form of a quantity and is beyond Max.
+// Beyond reports whether a string has the form of a quantity and exceeds Max.
 func Beyond(s string) bool { return hasForm(s) && !Bounded(s) }
 
-// Parse is resource.ParseQuantity of what is within Max.
+// Parse is resource.ParseQuantity, but returns Err for a string beyond Max.
 func Parse(s string) (resource.Quantity, error) {
 	if !Bounded(s) {
 		return resource.Quantity{}, Err
@@ -37,8 +38,8 @@ func Parse(s string) (resource.Quantity, error) {
 	return resource.ParseQuantity(s)
 }
 
-// exponent is the exponent of a quantity without its sign, as
-// k8s.io/apimachinery …/resource/suffix.go: interpret reads it; 0 if there is none.
+// exponent returns the absolute value of a quantity's exponent as k8s.io/apimachinery
+// …/resource/suffix.go: interpret reads it; 0 if there is none.
 func exponent(s string) int {
 	i := strings.IndexAny(s, "eE")
 	if i < 0 {
@@ -52,9 +53,8 @@ func exponent(s string) int {
 	return max(e, -e)
 }
 
-// Within returns an object in which no text is beyond Max that has the form of a quantity,
-// for a decoder that reads texts as quantities itself: such a text is "0" there. It is the
-// object itself if there is none.
+// Within returns obj with each string that is Beyond replaced by "0", for a decoder that parses
+// quantities itself. It returns obj itself if there is no such string.
 func Within(obj map[string]any) map[string]any {
 	if out, changed := within(obj); changed {
 		return out.(map[string]any)
@@ -98,7 +98,8 @@ func within(v any) (out any, changed bool) {
 	return nil, false
 }
 
-// hasForm reports whether a text begins as a number and has nothing in it that no quantity has.
+// hasForm reports whether a string begins like a number and has only characters that occur in
+// quantities.
 func hasForm(s string) bool {
 	s = strings.TrimLeft(strings.TrimSpace(s), "+-")
 	return s != "" && (s[0] == '.' || '0' <= s[0] && s[0] <= '9') && strings.Trim(s, "0123456789.eE+-numkKMGTPi \t\r\n") == ""

@@ -1,9 +1,9 @@
 // Package servingcert answers one question: where does a server get its TLS certificate
 // from?
 //
-// LoadKeyPair reads it from files that somebody else keeps up to date, and reads them
-// again when they change. NewAuthority and NewLeaf make certificates, and SelfSigned
-// makes one for a process that keeps nothing.
+// LoadKeyPair reads it from files that another program keeps up to date, and reads them again
+// when they change. NewAuthority and NewLeaf make certificates. SelfSigned makes one for a
+// process that stores nothing.
 package servingcert
 
 import (
@@ -20,18 +20,18 @@ import (
 	"time"
 )
 
-// Skew is how far a certificate's beginning lies before its making: clocks of
-// different machines differ by minutes.
+// Skew is how long before its creation a certificate begins to be valid: the clocks of machines
+// differ by minutes.
 const Skew = 5 * time.Minute
 
-// Pair is a certificate with its key. The zero Pair is none; the key is nil where it is
+// Pair is a certificate with its key. The zero Pair has no certificate; the key is nil if it is
 // lost.
 type Pair struct {
 	Cert *x509.Certificate
 	Key  *ecdsa.PrivateKey
 }
 
-// Served returns p as tls.Config takes it.
+// Served returns p in the form that tls.Config takes.
 func (p Pair) Served() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{p.Cert.Raw}, PrivateKey: p.Key, Leaf: p.Cert}
 }
@@ -58,7 +58,8 @@ func NewLeaf(ca Pair, hosts []string, now time.Time, validity time.Duration) (Pa
 		NotBefore: now.Add(-Skew),
 		NotAfter:  now.Add(validity),
 		KeyUsage:  x509.KeyUsageDigitalSignature,
-		// Providers of external data are offered the serving certificate, as by Gatekeeper.
+		// mapd presents the serving certificate to providers of external data too, as
+		// Gatekeeper does.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if leaf.NotBefore.Before(ca.Cert.NotBefore) {

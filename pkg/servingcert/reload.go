@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// lookEvery is how often the files' times are looked at, at most. A look costs a
+	// lookEvery is the least time between two checks of the files' times. A check costs a
 	// system call per file and happens in handshakes, which are rare.
 	lookEvery = time.Second
-	// readEvery is how often the files are read although their times have not changed:
-	// some ways of copying keep them.
+	// readEvery is how often the files are read although their times did not change: some ways
+	// of copying a file keep its time.
 	readEvery = time.Minute
 	// settle is how long ago the last write to a file has to be: before that, somebody may
 	// still be writing it. A part of a bundle of certificates is a valid bundle.
 	settle = time.Second
 )
 
-// Files holds a value that is made from the contents of files, and makes it again when
-// they change. Its methods look for changes, so there is nothing to start or stop. Files
-// that cannot be used, as in the middle of an update, leave the value as it was. It is
-// safe for concurrent use.
+// Files holds a value that is parsed from the contents of files, and parses it again when they
+// change. Its methods check for changes, so there is nothing to start or stop. If the files
+// cannot be parsed, as in the middle of an update, the value stays as it was. Files is safe for
+// concurrent use.
 type Files[T any] struct {
 	paths   []string
 	parse   func(texts [][]byte) (T, error)
 	current atomic.Pointer[T]
 
-	mu     sync.Mutex // of what follows: the last look at the files
+	mu     sync.Mutex // guards the fields below: the last check of the files
 	looked time.Time
 	read   time.Time
 	infos  []os.FileInfo
@@ -40,8 +40,8 @@ type Files[T any] struct {
 	err    error
 }
 
-// LoadFiles reads files and has parse make a value of their contents. It fails if they
-// cannot be used now; Err returns later failures.
+// LoadFiles reads files and passes their contents to parse. It fails if that fails now; Err
+// returns later failures.
 func LoadFiles[T any](parse func(texts [][]byte) (T, error), paths ...string) (*Files[T], error) {
 	f := &Files[T]{paths: paths, parse: parse}
 	if err := f.Err(); err != nil {
@@ -52,7 +52,7 @@ func LoadFiles[T any](parse func(texts [][]byte) (T, error), paths ...string) (*
 
 // Get returns the value. It looks for changes at most once a second.
 func (f *Files[T]) Get() T {
-	// A handshake does not wait for another one's look at the files.
+	// A handshake does not wait for the check of another one.
 	if f.mu.TryLock() {
 		f.refresh()
 		f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *Files[T]) Get() T {
 	return *f.current.Load()
 }
 
-// Err looks for changes, too, and returns what is wrong with the files.
+// Err checks for changes and returns what is wrong with the files.
 func (f *Files[T]) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,11 +88,11 @@ func (f *Files[T]) refresh() {
 		age := now.Sub(info.ModTime())
 		fresh = fresh || age >= 0 && age < settle
 	}
-	// The first value cannot wait for a later look.
+	// Without a value, read files that may still change, instead of waiting for a later check.
 	if same || fresh && f.current.Load() != nil {
 		return
 	}
-	// The times are from before the reading: the next look sees what changes in between.
+	// The times were read before the contents, so the next check sees a change in between.
 	f.infos, f.read = infos, now
 	f.err = f.load()
 }
@@ -101,7 +101,7 @@ func sameFile(a, b os.FileInfo) bool {
 	return a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
 }
 
-// load makes a new value unless the files hold what they held before.
+// load parses the files unless their contents are the same as before.
 func (f *Files[T]) load() error {
 	texts, same := make([][]byte, len(f.paths)), f.texts != nil
 	for i, path := range f.paths {
@@ -124,8 +124,7 @@ func (f *Files[T]) load() error {
 	return nil
 }
 
-// KeyPair is a serving certificate that is kept in two files. It is safe for concurrent
-// use.
+// KeyPair is a serving certificate and its key in two files. It is safe for concurrent use.
 type KeyPair struct {
 	certFile string
 	files    *Files[*tls.Certificate]
@@ -152,8 +151,8 @@ func (p *KeyPair) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return p.files.Get(), nil
 }
 
-// Check looks at the files and returns what is wrong with them, or with the certificate
-// in use.
+// Check checks the files for changes and returns what is wrong with them, or with the
+// certificate in use.
 func (p *KeyPair) Check() error {
 	if err := p.files.Err(); err != nil {
 		return err

@@ -35,8 +35,8 @@ func align(a, b []any) (from []int, id string) {
 	case len(a)*len(b) <= maxCells:
 		alignByEquality(a, b, from)
 	}
-	// What lies between two aligned elements is paired by position as far as
-	// it goes: a replacement in place is one operation, remove and add are two.
+	// Unaligned elements between two aligned ones are paired by position as far as possible:
+	// replacing one in place is one operation, remove and add are two.
 	i := 0
 	for j := 0; j < len(b); {
 		if from[j] >= 0 {
@@ -59,8 +59,7 @@ func align(a, b []any) (from []int, id string) {
 	return from, id
 }
 
-// identity returns the value of an object's identifying field, nil if it has
-// none that can identify it.
+// identity returns the value of an object's field if it can identify the object, else nil.
 func identity(v any, field string) any {
 	m, ok := v.(map[string]any)
 	if !ok {

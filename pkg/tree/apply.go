@@ -25,13 +25,13 @@ func Apply(doc any, ops []Op) (any, error) {
 	return a.edit.Root(), nil
 }
 
-// applier is a document under a patch. path leads to the edit's cursor.
+// applier is a document to which a patch is being applied. path leads to the edit's cursor.
 type applier struct {
 	edit Edit
 	path string
 }
 
-// apply applies the first of some operations.
+// apply applies ops[0]. The operations after it are used to size maps.
 func (a *applier) apply(ops []Op) error {
 	op := &ops[0]
 	if op.Op != "add" && op.Op != "replace" && op.Op != "remove" {
@@ -120,8 +120,8 @@ func tokenOf(container any, name string, add bool) (Token, error) {
 	return Token{}, fmt.Errorf("nothing can be below %s", kind(container))
 }
 
-// additions counts the members that the first of some operations and those that
-// follow it add to the map at path.
+// additions counts the members that ops[0] and the operations directly after it add to the map
+// at path.
 func additions(ops []Op, path string) int {
 	n := 0
 	for i := range ops {
@@ -136,8 +136,8 @@ func additions(ops []Op, path string) int {
 	return n
 }
 
-// unescaped is a token of a path that ParsePointer has accepted, if it has one
-// that needs it.
+// unescaped returns a token of a path that ParsePointer has accepted, with "~0" and "~1"
+// replaced.
 func unescaped(token string) string {
 	if strings.IndexByte(token, '~') < 0 {
 		return token

@@ -11,10 +11,9 @@ import (
 // without a fraction stay integers; of a key given twice the last one counts,
 // as in the API server's own lenient decoder. Errors of syntax name the offset
 // in data.
-//
-// Nesting is bounded at 10,000 by the decoder, which is the API server's bound
-// as well: what it can hold, we can hold. Everything in this package recurses
-// once a level, and that many levels need a few MiB of Go's stack.
+// The decoder bounds nesting at 10,000 levels, as the API server does, so Decode accepts
+// whatever a server stores. The functions of this package recurse once for each level, and that
+// many levels need a few MiB of Go's stack.
 func Decode(data []byte) (map[string]any, error) {
 	var v any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &v); err != nil {

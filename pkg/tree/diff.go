@@ -13,11 +13,11 @@ type Op struct {
 }
 
 // MarshalJSON writes the operation as RFC 6902 has it: remove has no value,
-// add and replace always have one, be it null.
+// add and replace always have one, even if it is null.
 func (o Op) MarshalJSON() ([]byte, error) { return o.append(nil) }
 
-// EncodePatch writes a patch as json.Marshal does, which reads again what
-// MarshalJSON wrote.
+// EncodePatch writes a patch as json.Marshal does, but without validating the output of
+// MarshalJSON a second time.
 func EncodePatch(ops []Op) ([]byte, error) {
 	size := 64*len(ops) + 2
 	for _, op := range ops {
@@ -52,13 +52,12 @@ func (o Op) append(b []byte) ([]byte, error) {
 
 // Diff returns a patch that turns before into after, none when they are equal.
 //
-// The patch is deterministic and small: fields in the order of their names,
-// subtrees that are Same are not visited, list elements are aligned (see
-// diffList) so that an inserted sidecar is one add. What changed in thousands of
-// places is replaced as a whole. It is safe under
-// github.com/evanphx/json-patch v4 and v5: only add, replace and remove, no
-// operation below a null or below a field whose name is empty, and never the
-// whole document when both versions are objects.
+// The patch is deterministic and small. Fields are in the order of their names, subtrees that
+// are Same are not visited, and list elements are aligned (see diffList) so that an inserted
+// sidecar is one add. A value that changed in thousands of places is replaced as a whole. The
+// patch works with github.com/evanphx/json-patch v4 and v5: it has only add, replace and
+// remove, no operation below a null or below a field whose name is empty, and it never replaces
+// the whole document when both versions are objects.
 func Diff(before, after any) []Op {
 	var room [usualPath]byte
 	d := differ{path: room[:0]}
@@ -78,7 +77,7 @@ func Changed(before, after any) []string {
 	return slices.Compact(d.paths)
 }
 
-// ChangedBelow is Changed for two values that stand at path in a document.
+// ChangedBelow is Changed for two values at path in a document.
 func ChangedBelow(path string, before, after any) []string {
 	var room [usualPath]byte
 	d := differ{path: append(room[:0], path...), pathsOnly: true}
@@ -91,11 +90,11 @@ func ChangedBelow(path string, before, after any) []string {
 // other by a field of that name.
 func Identifies(field string) bool { return slices.Contains(identities, field) }
 
-// usualPath is room for a path that need not be allocated; few are longer.
+// usualPath is the initial capacity for a path; few paths are longer.
 const usualPath = 64
 
-// differ collects operations, or only their paths. path is the pointer to where it stands, grown
-// and cut back as it walks, so that a pointer is only allocated for a change.
+// differ collects operations, or only their paths. path is the pointer to the value that it
+// compares at present. It is one buffer, so that a pointer is only allocated for a change.
 type differ struct {
 	path []byte
 	ops  []Op
@@ -107,9 +106,9 @@ type differ struct {
 }
 
 const (
-	// maxOps is how many operations may change one object or list before it is
-	// replaced instead: they would be longer than what they make, and whoever
-	// applies them looks up each path from the top.
+	// maxOps is the largest number of operations within one object or list. With more, the
+	// object or list is replaced: the operations would be longer than the new value, and a
+	// server looks up each path from the root.
 	maxOps = 4096
 	// maxShifts bounds how many elements of one list are moved in all when its
 	// operations are applied one by one: half of 300,000 elements removed would
@@ -117,12 +116,11 @@ const (
 	maxShifts = 1 << 20
 )
 
-// count is how much was emitted so far.
+// count returns how many operations or paths were emitted so far.
 func (d *differ) count() int { return len(d.ops) + len(d.paths) }
 
-// collapse replaces what was emitted since start, all of it at or below the
-// present place, by the new value of this place. The document itself is not
-// replaced.
+// collapse replaces the operations that were emitted since start, all of them at or below
+// d.path, by one that replaces the value at d.path. It does nothing at the root.
 func (d *differ) collapse(start int, value any) {
 	if len(d.path) == 0 {
 		return
@@ -188,9 +186,9 @@ func (d *differ) diff(a, b any) {
 	}
 }
 
-// AppendSuspects appends the keys whose values may differ between two versions of an
-// object, in no order: those that only one of them has, and those whose values are not Same.
-// So a step that changed one of a thousand labels has one.
+// AppendSuspects appends the keys whose values may differ between two versions of an object, in
+// no order: keys that only one version has, and keys whose values are not Same. After a change
+// of one of a thousand labels it appends one key.
 func AppendSuspects(keys []string, before, after map[string]any) []string {
 	common := 0
 	for k, v := range before {
@@ -243,12 +241,11 @@ func (d *differ) diffMap(a, b map[string]any) {
 	}
 }
 
-// diffList aligns the elements of the two versions and emits, in this order,
-// removals from the highest index down and then, from the front, what changed
-// in place and what is new. At each operation everything before its index has
-// its final form, so that indices mean the same to whoever applies the patch. It
-// returns false if that would move too many elements (but a list
-// that is the document is not replaced, so it never does there).
+// diffList aligns the elements of the two versions. It emits removals from the highest index
+// down and then, from the front, changes in place and insertions. At each operation the
+// elements before its index have their final form, so that the index is valid for the server
+// that applies the patch. It returns false if that would move too many elements, but never for
+// a list that is the document, since that one is not replaced.
 func (d *differ) diffList(a, b []any) bool {
 	length := max(len(a), len(b))
 	front := 0
@@ -256,8 +253,8 @@ func (d *differ) diffList(a, b []any) bool {
 		front++
 	}
 	a, b = a[front:], b[front:]
-	// A single element on both sides differs, as the loop above found; looking
-	// again at every level would make deep documents dear.
+	// A single element on both sides differs, as the loop above found. Comparing it again at
+	// every level would make deep documents expensive.
 	single := len(a) == 1 && len(b) == 1
 	for !single && len(a) > 0 && len(b) > 0 && Equal(a[len(a)-1], b[len(b)-1]) {
 		a, b = a[:len(a)-1], b[:len(b)-1]
@@ -291,8 +288,8 @@ func (d *differ) diffList(a, b []any) bool {
 		case i < 0:
 			d.emit("add", b[j])
 		case id != "" && !Same(identity(a[i], id), identity(b[j], id)):
-			// Another element in the same place: its fields have nothing to do
-			// with the old one's.
+			// This is another element in the same position: its fields are not compared with
+			// those of the old one.
 			d.emit("replace", b[j])
 		default:
 			d.diff(a[i], b[j])

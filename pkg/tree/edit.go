@@ -22,14 +22,13 @@ import (
 type Edit struct {
 	// way leads from the root to the cursor; way[0] is the root.
 	way []step
-	// own are the containers that may be modified, by address. They are kept as
-	// values too, so that no address is given to somebody else's container. Such
-	// a container is reached only through others of the Edit's own, and from one
-	// place.
+	// own are the containers that the Edit may modify, by address. The values keep them alive,
+	// so that the address cannot become that of another container. They are reached only
+	// through other containers of the Edit, and each from one place.
 	own map[unsafe.Pointer]any
 
 	journal    []change
-	used       int // of journal's room, since Reset
+	used       int // entries of journal in use since Reset
 	journaling bool
 	grow       int
 }
@@ -45,16 +44,16 @@ type Token struct {
 type step struct {
 	at    any
 	token Token // in the container above
-	own   bool  // at is known to be the Edit's own
+	own   bool  // at is known to be in own
 }
 
-// change is one write, and what takes it back.
+// change is one write, with what Undo needs to revert it.
 type change struct {
 	in    any // the container
 	token Token
 	old   any
 	kind  changeKind
-	had   bool // the map had the member
+	had   bool // the map had the member before
 }
 
 type changeKind uint8
@@ -67,8 +66,8 @@ const (
 	deletedElement  // in is the list before
 )
 
-// maxReused is how many containers or changes leave their room to the next ones: to
-// clear more costs whoever needs less.
+// maxReused bounds the entries of own and of the journal whose memory is reused: clearing more
+// would cost edits that need few entries.
 const maxReused = 1 << 10
 
 // Reset begins anew with root, which is never modified.
@@ -88,8 +87,8 @@ func (e *Edit) Reset(root any) {
 // called first.
 func (e *Edit) Root() any { return e.way[0].at }
 
-// Keep makes the tree as it is now one that nothing modifies: no later write does, and
-// Undo goes back no further than here.
+// Keep makes the present tree immutable: no later write modifies it, and Undo reverts only
+// later writes.
 func (e *Edit) Keep() {
 	e.forget()
 	if len(e.own) > maxReused {
@@ -100,16 +99,16 @@ func (e *Edit) Keep() {
 	e.disowned()
 }
 
-// disowned forgets which steps of the way are the Edit's own.
+// disowned clears the own flags of the steps of the way.
 func (e *Edit) disowned() {
 	for i := range e.way {
 		e.way[i].own = false
 	}
 }
 
-// Release prepares the Edit for v, parts of which may be in the tree already, to be
-// written: no later write modifies v. It must be called before Begin, since Undo does
-// modify what was written to since then.
+// Release prepares for writing v, parts of which may be in the tree already, into the tree: no
+// later write modifies v. It must be called before Begin, since Undo does modify containers
+// that were written to since Begin.
 func (e *Edit) Release(v any) {
 	if len(e.own) > 0 {
 		n := len(e.own)
@@ -154,13 +153,13 @@ func address(container any) unsafe.Pointer {
 	return nil
 }
 
-// Begin starts the journal anew: Undo goes back to the tree as it is now.
+// Begin empties the journal: a later Undo returns to the present tree.
 func (e *Edit) Begin() {
 	e.forget()
 	e.journaling = true
 }
 
-// forget empties the journal. What was in it is dropped by Reset.
+// forget empties the journal. The values in it are released by Reset.
 func (e *Edit) forget() {
 	e.used = max(e.used, len(e.journal))
 	e.journal = e.journal[:0]
@@ -232,7 +231,8 @@ func appendChild(b []byte, container any, t Token) []byte {
 	return appendToken(b, t.Key)
 }
 
-// Grow says that n members more are about to be added to the map at the cursor.
+// Grow announces that n members will be added to the map at the cursor, so that a copy has room
+// for them.
 func (e *Edit) Grow(n int) { e.grow = n }
 
 // SetRoot replaces the whole tree, and moves the cursor to its root.
@@ -249,8 +249,7 @@ func (e *Edit) Set(t Token, v any) {
 	e.store(e.At(), t, v)
 }
 
-// SetMember is Set for a member of a map that is known to have the value old, or not to
-// be there.
+// SetMember is Set for a member of a map whose old value, or absence, the caller knows.
 func (e *Edit) SetMember(t Token, old any, had bool, v any) {
 	e.claim()
 	at := e.At()
@@ -276,8 +275,8 @@ func (e *Edit) Delete(t Token) {
 	}
 }
 
-// Insert inserts an element before the one of that index of the list at the cursor,
-// or after the last one.
+// Insert inserts an element at index into the list at the cursor; an index that is the length
+// appends it.
 func (e *Edit) Insert(index int, v any) {
 	e.claim()
 	var l any = slices.Insert(e.At().([]any), index, v)
@@ -286,8 +285,8 @@ func (e *Edit) Insert(index int, v any) {
 	e.replace(len(e.way)-1, l)
 }
 
-// claim makes the container at the cursor, and those on the way to it, the Edit's
-// own. If the last one is, all are.
+// claim copies the container at the cursor, and those on the way to it, unless the Edit owns
+// them. If it owns the last one, it owns all.
 func (e *Edit) claim() {
 	last := len(e.way) - 1
 	if e.way[last].own {
@@ -309,8 +308,7 @@ func (e *Edit) claim() {
 	}
 }
 
-// replace puts a container in the place of one on the way: a copy, or the same list
-// with another length.
+// replace replaces a container on the way by a copy, or by the same list with another length.
 func (e *Edit) replace(i int, container any) {
 	if i == 0 {
 		e.record(changedRoot, nil, Token{}, e.way[0].at, true)
@@ -320,7 +318,8 @@ func (e *Edit) replace(i int, container any) {
 	e.way[i].at = container
 }
 
-// copied returns a copy of a container that is the Edit's own, with room for more.
+// copied returns a copy of a container that the Edit owns, with capacity for more members or
+// elements.
 func (e *Edit) copied(container any, more int) any {
 	switch c := container.(type) {
 	case map[string]any:
@@ -350,7 +349,7 @@ func (e *Edit) keep(container any) {
 	e.own[address(container)] = container
 }
 
-// store writes to a container of the Edit's own.
+// store writes to a container that the Edit owns.
 func (e *Edit) store(container any, t Token, v any) {
 	switch c := container.(type) {
 	case map[string]any:

@@ -8,8 +8,8 @@ import (
 // AppendJSON appends a tree as json.Marshal writes it.
 func AppendJSON(b []byte, v any) ([]byte, error) { return appendValue(b, v) }
 
-// appendValue writes a tree as json.Marshal does, without reflection but for
-// numbers and what is no tree.
+// appendValue writes a tree as json.Marshal does. It uses reflection only for numbers and for
+// values that are not part of a tree.
 func appendValue(b []byte, v any) ([]byte, error) {
 	var err error
 	switch v := v.(type) {
@@ -62,8 +62,7 @@ func appendMap(b []byte, m map[string]any) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// PatchSize returns about how many bytes EncodePatch writes, without what escapes
-// take.
+// PatchSize estimates how many bytes EncodePatch writes. It ignores escaped characters.
 func PatchSize(ops []Op) int64 {
 	var n int64
 	for i := range ops {
@@ -72,7 +71,7 @@ func PatchSize(ops []Op) int64 {
 	return n
 }
 
-// textSize returns about how long a tree is as text.
+// textSize estimates how many bytes a tree has as JSON.
 func textSize(v any) int64 {
 	n := int64(8)
 	switch v := v.(type) {
@@ -90,12 +89,11 @@ func textSize(v any) int64 {
 	return n
 }
 
-// AppendString quotes s as json.Marshal does, quickly if nothing in it needs an
-// escape.
+// AppendString quotes s as json.Marshal does. It is fast if no character needs an escape.
 func AppendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, _ := json.Marshal(s) // any string has a form in JSON
+			quoted, _ := json.Marshal(s) // marshalling a string never fails
 			return append(b, quoted...)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // names with dots between them, and in brackets the index of an element, or a name in which
 // dots or other characters would mislead: metadata.labels[example.com/team],
 // spec.containers[0].image. A name that brackets cannot hold is quoted in them, as in Go.
-// ParseField is its inverse. What is no pointer is returned as it is.
+// ParseField is its inverse. A text that is not a pointer is returned as it is.
 func Field(pointer string) string {
 	tokens, err := ParsePointer(pointer)
 	if err != nil {
@@ -53,7 +53,8 @@ func isSimple(name string) bool {
 type FieldStep struct {
 	// Name is a name or the index of an element.
 	Name string
-	// Keys says that Name is no name but the keys of an element, as in containers[name=web].
+	// Keys says that Name is not a name or an index but the keys of an element, as in
+	// containers[name=web].
 	Keys bool
 }
 
@@ -105,9 +106,9 @@ func SplitField(field string) (steps []FieldStep, err error) {
 	return steps, nil
 }
 
-// ParseField returns the JSON pointer of a field that a person names: in the notation of
-// Field, or as a pointer. An element that has keys instead of an index, as in
-// spec.containers[name=web], stands for its list, and so does what is in it.
+// ParseField returns the JSON pointer of a field that is written in the notation of Field, or
+// as a pointer. If an element has keys instead of an index, as in spec.containers[name=web],
+// the result is the pointer of its list, also for a field within the element.
 func ParseField(field string) (pointer string, err error) {
 	if field == "" || field[0] == '/' {
 		_, err := ParsePointer(field)

@@ -7,31 +7,30 @@ import (
 	"strconv"
 )
 
-// Pending stands in a tree for a string that somebody outside has yet to say. No tree
-// that was decoded has one: only who works on a tree puts them in, and fills them in
-// before anybody else gets it.
+// Pending stands in a tree for a string that an external data provider still has to supply.
+// Decoded trees have none: the code that puts them in fills them in before it passes the tree
+// on.
 type Pending struct {
-	// Source is who is asked, and Key what for.
+	// Source is the provider, and Key the key to ask it for.
 	Source, Key string
-	// Must says that there has to be an answer. Otherwise Fallback is written where
-	// there is none.
+	// Must says that a missing answer is an error. Otherwise Fallback is used.
 	Must     bool
 	Fallback string
 }
 
-// String describes what is asked.
+// String describes the question.
 func (p *Pending) String() string { return "what " + p.Source + " has for " + strconv.Quote(p.Key) }
 
-// MarshalJSON writes a description, for those who look on while somebody works on a tree.
+// MarshalJSON writes a description, for traces of a tree that is not finished.
 func (p *Pending) MarshalJSON() ([]byte, error) { return json.Marshal("<" + p.String() + ">") }
 
-// Place is where in a tree a Pending is.
+// Place is the position of a Pending in a tree.
 type Place struct {
 	Path    string // JSON pointer
 	Pending *Pending
 }
 
-// Places returns where a tree has a Pending, sorted by the names on the way.
+// Places returns the position of each Pending in a tree, sorted by the names in the path.
 func Places(v any) []Place {
 	var out []Place
 	var walk func(v any, path []byte)
@@ -40,7 +39,7 @@ func Places(v any) []Place {
 		case *Pending:
 			out = append(out, Place{string(path), v})
 		case map[string]any:
-			// Most maps have none, and need not be sorted.
+			// Most maps have no Pending, and need no sorting.
 			var inside []string
 			for k, e := range v {
 				if isOpen(e) {
@@ -63,7 +62,7 @@ func Places(v any) []Place {
 	return out
 }
 
-// isOpen reports whether a value is, or may have in it, a Pending.
+// isOpen reports whether a value is a Pending or a container, which may have one in it.
 func isOpen(v any) bool {
 	switch v.(type) {
 	case *Pending, map[string]any, []any:
@@ -72,8 +71,8 @@ func isOpen(v any) bool {
 	return false
 }
 
-// Fill returns a tree with a string in the place of each Pending. It shares what has
-// none with v, which it does not modify.
+// Fill returns v with each Pending replaced by the string that value returns for it. v is not
+// modified; parts without a Pending are shared with the result.
 func Fill(v any, value func(*Pending) string) any {
 	switch v := v.(type) {
 	case *Pending:

@@ -6,12 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// mostReread bounds the levels that Reread copies itself. What is nested deeper may be more than
-// Decode takes.
+// mostReread bounds the nesting that Reread copies itself. Deeper values may exceed what Decode
+// accepts.
 const mostReread = 1000
 
-// Reread returns what Decode makes of the JSON of a tree: a copy in which whole floats are integers.
-// A value that is no part of a tree becomes what its JSON is.
+// Reread returns what Decode returns for the JSON of obj: a copy in which floats without a
+// fraction are integers. A value that is not part of a tree is replaced by what its JSON
+// decodes to.
 func Reread(obj map[string]any) (map[string]any, error) {
 	// Most trees are copied without writing any JSON, which costs a tenth.
 	if out, ok := reread(obj, 0); ok {
@@ -24,7 +25,7 @@ func Reread(obj map[string]any) (map[string]any, error) {
 	return Decode(data)
 }
 
-// reread copies a value. ok is false if only the text shows what is read.
+// reread copies a value. ok is false if the result is only known by encoding and decoding it.
 func reread(v any, depth int) (out any, ok bool) {
 	if depth > mostReread {
 		return nil, false

@@ -11,8 +11,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Keys of the audit annotations. The server puts the webhook's name and a slash
-// before them, so they have none of their own.
+// Keys of the audit annotations. The server prepends the webhook's name and a slash, so the
+// keys have no prefix of their own.
 const (
 	annotationMutatedBy = "mutated-by"
 	annotationFailed    = "failed-policies"
@@ -35,20 +35,20 @@ const (
 	ellipsis = "…"
 )
 
-// acts are who did what in some steps. They name the fields that changed, as JSON pointers
-// in the audit log and in mapd's own, and as people read fields in warnings: never a value,
-// and no error text, which may quote one.
+// acts are who did what in some steps. They name the fields that changed: as JSON pointers in
+// the audit log and in mapd's own log, and in the notation of tree.Field in warnings. They
+// never contain a value, nor an error text, which may quote one.
 type acts struct{ mutated, failed, ignored actors }
 
-// actsOf sorts steps. mutated is false for a request that was denied or stays as it
-// was: then no step has changed anything that is stored.
+// actsOf returns the acts of steps. mutated is false for a request that was denied or is
+// unchanged: then no step has changed anything that is stored.
 func actsOf(steps []engine.Step, mutated bool) (a acts) {
 	a.add(steps, mutated)
 	return a
 }
 
-// shadowActs are who would have done what: the members of a stage that is not enforced,
-// and the policies of another that are not.
+// shadowActs returns what would have been done by the members of a stage that is not enforced,
+// or by the policies of an enforced stage that are not.
 func shadowActs(r *engine.Record) (a acts) {
 	if r.Stage.Mode != api.Enforce {
 		a.add(r.Steps, r.Changed)
@@ -59,7 +59,7 @@ func shadowActs(r *engine.Record) (a acts) {
 	return a
 }
 
-// join adds what others did.
+// join adds the acts of others to a.
 func (a *acts) join(others acts) {
 	for _, pair := range [...]struct{ to, from *actors }{{&a.mutated, &others.mutated}, {&a.failed, &others.failed}, {&a.ignored, &others.ignored}} {
 		for i := range pair.from.list {
@@ -71,7 +71,7 @@ func (a *acts) join(others acts) {
 
 func (a *acts) addShadow(s *engine.Shadow) {
 	a.add(s.Steps, s.Changed())
-	if s.Status != nil { // perhaps not of a step: it had no time
+	if s.Status != nil { // there may be no step with the error if the time was up
 		a.failed.add(&engine.Step{Policy: s.Policy, Binding: s.Binding}, nil)
 	}
 }
@@ -92,12 +92,13 @@ func (a *acts) add(steps []engine.Step, mutated bool) {
 	}
 }
 
-// manySteps bounds for how many actors there is room from the start.
+// manySteps bounds the initial capacity for actors.
 const manySteps = 128
 
-// annotations name policies as policy/binding and mutators as kind/name, in the
-// order in which they first acted; paths are sorted. docs/operate/blame.md has the grammar, which
-// others read too: a change of it needs other keys.
+// annotations returns the audit annotations of the acts, and of would, those of what is not
+// enforced. They name policies as policy/binding and mutators as kind/name, in the order in
+// which they first acted; paths are sorted. docs/operate/blame.md has the grammar, which other
+// programs read: changing it requires other keys.
 //
 //	mutated-by        team-labels/all: /metadata/labels/team; sidecar/mesh: /spec/containers/0, /spec/volumes
 //	failed-policies   policies whose errors denied the request
@@ -114,17 +115,17 @@ func (a *acts) annotations(would *acts) annotations {
 	}
 }
 
-// annotations are in the order of their keys. A key without a value is left out of
-// the response: each value names an actor.
+// annotations are sorted by key. A key without a value is left out of the response, since each
+// value names an actor.
 type annotations [5]struct{ key, value string }
 
-// actorName names a policy by which binding, or another stage's member, which has no
-// binding.
+// actorName names a policy and the binding by which it acted, or another stage's member, which
+// has no binding.
 type actorName struct{ policy, binding string }
 
 func (n actorName) name() actorName { return n }
 
-// String is policy/binding, or the one that there is.
+// String returns policy/binding, or only the one that is not empty.
 func (n actorName) String() string {
 	if n.binding == "" {
 		return n.policy
@@ -138,7 +139,7 @@ type actor struct {
 	paths []string
 }
 
-// actors are those of some steps.
+// actors lists the actors of some steps.
 type actors struct{ tally[actor] }
 
 func (a *actors) add(s *engine.Step, paths []string) {
@@ -149,19 +150,19 @@ func (a *actors) add(s *engine.Step, paths []string) {
 	}
 	actor := &a.list[i]
 	if actor.paths == nil {
-		actor.paths = paths // Paths returns a list that nobody else has
+		actor.paths = paths // the caller owns the list that Paths returned
 		return
 	}
 	actor.paths = append(actor.paths, paths...)
 }
 
-// String lists the actors as far as the bound allows and then says how many
-// are left out. ParseAnnotation reads what it writes.
+// String lists the actors up to maxAnnotation bytes, followed by the number of those that are
+// left out. ParseAnnotation parses the result.
 func (a *actors) String() string {
 	if len(a.list) == 0 {
 		return ""
 	}
-	const reserve = len("; and 1000000 more") // of the bound, for the end
+	const reserve = len("; and 1000000 more") // reserved for the end of the list
 	b := make([]byte, 0, a.size())
 	for i := range a.list {
 		before := len(b)
@@ -178,8 +179,7 @@ func (a *actors) String() string {
 	return string(b)
 }
 
-// size is how long the list is if each acted in one place, as far as the bound
-// allows.
+// size returns the length of the list with one path for each actor, up to maxAnnotation.
 func (a *actors) size() int {
 	size := 0
 	for i := range a.list {
@@ -195,7 +195,7 @@ func (a *actors) size() int {
 	return size
 }
 
-// append appends who acted and on what.
+// append appends the actor's name and its paths.
 func (a *actor) append(b []byte) []byte {
 	switch {
 	case len(a.policy)+len(a.binding) >= maxName || !isPlain(a.policy) || a.binding != "" && !isPlain(a.binding):
@@ -211,15 +211,15 @@ func (a *actor) append(b []byte) []byte {
 	case len(a.paths) == 1: // as below
 		return appendWord(append(b, ": "...), a.paths[0], maxPath)
 	}
-	// Half of the bound: one busy policy must not hide the others.
+	// The paths take at most half of maxAnnotation: one busy policy must not hide the others.
 	return append(append(b, ": "...), a.pathList(maxAnnotation/2, asPointer)...)
 }
 
-// asPointer writes a path for machines, as it is; tree.Field does for people.
+// asPointer returns a path as it is, for annotations and logs; warnings use tree.Field.
 func asPointer(path string) string { return path }
 
-// pathList lists the paths, sorted, in about limit bytes, and at least one. written says how
-// one is written.
+// pathList lists the sorted paths in about limit bytes, and at least one. written returns the
+// form of a path.
 func (a *actor) pathList(limit int, written func(path string) string) string {
 	slices.Sort(a.paths)
 	a.paths = slices.Compact(a.paths)
@@ -238,9 +238,9 @@ func (a *actor) pathList(limit int, written func(path string) string) string {
 	return string(b)
 }
 
-// appendWord appends a name or a path in at most limit bytes: as it is, or as a JSON
-// string if it holds a character that separates words or does not print. A word that is
-// cut ends with an ellipsis, which stands behind the closing quote of a JSON string.
+// appendWord appends a name or a path in at most limit bytes: as it is, or as a JSON string if
+// it has a character that separates words or is not printable. A word that is cut ends with an
+// ellipsis, after the closing quote of a JSON string.
 func appendWord(b []byte, s string, limit int) []byte {
 	if isPlain(s) {
 		return append(b, cut(s, limit)...)
@@ -249,7 +249,7 @@ func appendWord(b []byte, s string, limit int) []byte {
 	if b = tree.AppendString(b, s); len(b)-before <= limit {
 		return b
 	}
-	const longest = len(`\u0000`) // what one byte may become
+	const longest = len(`\u0000`) // the longest form of one byte
 	whole := cut(s, max(len(ellipsis), limit/longest))
 	return append(tree.AppendString(b[:before], strings.TrimSuffix(whole, ellipsis)), ellipsis...)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Acted is who acted on a request, as an audit annotation of mapd names it.
+// Acted is one entry of an audit annotation of mapd: a policy or mutator and what it changed.
 type Acted struct {
 	// Name is policy/binding, or kind/name of a Gatekeeper mutator.
 	Name   Word
@@ -29,7 +29,7 @@ func (w Word) String() string {
 	return w.Text
 }
 
-// Keys of the audit annotations, which stand behind the webhook's name and a slash.
+// Keys of the audit annotations, without the webhook's name and the slash.
 const (
 	MutatedBy       = annotationMutatedBy
 	FailedPolicies  = annotationFailed
@@ -39,9 +39,9 @@ const (
 // maxActed bounds how many words ParseAnnotation returns. mapd writes 4 KiB.
 const maxActed = 10_000
 
-// ParseAnnotation reads the value of an audit annotation that mapd wrote: who acted, in
-// order, and how many actors are left out. An error says at which byte the value is not
-// what mapd writes; what was read before is returned with it.
+// ParseAnnotation parses the value of an audit annotation of mapd. It returns the entries in
+// order, and the number of those that are left out. An error says at which byte the value is
+// invalid; the entries before it are returned too.
 func ParseAnnotation(value string) (acted []Acted, more int, err error) {
 	r := annotationReader{value: value}
 	if value == "" {
@@ -106,7 +106,7 @@ func (r *annotationReader) end() error {
 	return nil
 }
 
-// left reads "and 5 more". A name or a path is never followed by a plain space.
+// left parses "and 5 more". A plain space never follows a name or a path.
 func (r *annotationReader) left() (int, bool) {
 	rest, ok := strings.CutPrefix(r.value[r.at:], "and ")
 	if !ok {
@@ -121,7 +121,7 @@ func (r *annotationReader) left() (int, bool) {
 	return n, true
 }
 
-// word reads what appendWord writes.
+// word parses a word that appendWord wrote.
 func (r *annotationReader) word() (w Word, err error) {
 	rest := r.value[r.at:]
 	if strings.HasPrefix(rest, `"`) {

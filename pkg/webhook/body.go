@@ -14,13 +14,13 @@ import (
 // one part.
 const bodyPart = 64 << 10
 
-// errCrowded: the body was dropped to make room for others.
+// errCrowded is the error for a body that was dropped to free memory for others.
 var errCrowded = errors.New("other bodies need the room that this one took for too long; try again")
 
-// bodies are the bodies that are being read. They have a memory limit of their
-// own, so that unfinished bodies cannot keep finished reviews out. When the
-// limit is reached, the body with the most bytes times seconds is dropped: a
-// client that only holds memory loses it to clients that use it.
+// bodies are the request bodies that are being read. They have a memory limit of their own, so
+// that incomplete bodies cannot block complete reviews. When the limit is reached, the body
+// with the largest product of bytes and seconds is dropped: a client that sends slowly loses
+// its memory to clients that send fast.
 type bodies struct {
 	limit int64 // bytes
 
@@ -28,7 +28,7 @@ type bodies struct {
 	freed   sync.Cond
 	held    int64
 	reading map[*body]struct{}
-	dropped int64 // how many ever
+	dropped int64 // how many were dropped since the start
 	parts   sync.Pool
 }
 
@@ -37,7 +37,7 @@ type body struct {
 	all   *bodies
 	began time.Time
 	stop  func() // ends a Read that waits
-	// The rest belongs to all.mu.
+	// all.mu guards the fields below.
 	held   int64
 	victim bool
 }
@@ -49,9 +49,8 @@ func newBodies(limit int64) *bodies {
 	return b
 }
 
-// read reads a body of at most MaxBody bytes and charges account for it once it
-// is complete. stop must make a waiting Read return at once; read may call it
-// at any time until it returns.
+// read reads a body of at most MaxBody bytes and charges account for it when it is complete.
+// stop must make a waiting Read return at once; read may call it at any time until it returns.
 func (bs *bodies) read(from io.Reader, announced int64, stop func(), account *memory.Account) ([]byte, error) {
 	if announced > MaxBody {
 		return nil, &http.MaxBytesError{Limit: MaxBody}
@@ -102,8 +101,9 @@ func (bs *bodies) read(from io.Reader, announced int64, stop func(), account *me
 	return data, nil
 }
 
-// complete reports whether b may be answered, and keeps it from being dropped from now on.
-// A body that is dropped has a connection that stop has ended, so its review has no time.
+// complete reports whether b was read without being dropped, and prevents that it is dropped
+// later. stop has ended the connection of a dropped body, so that its review cannot be
+// answered.
 func (bs *bodies) complete(b *body) bool {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()
@@ -127,7 +127,7 @@ func (bs *bodies) waitForRoom(b *body) error {
 	defer bs.mu.Unlock()
 	limit := bs.limit
 	if b.held > 0 {
-		limit -= limit / 4 // is for bodies that have nothing yet, as most need no more than a part
+		limit -= limit / 4 // a quarter is reserved for first parts, since most bodies need only one
 	}
 	for bs.held+bodyPart > limit {
 		if b.victim {
@@ -140,7 +140,7 @@ func (bs *bodies) waitForRoom(b *body) error {
 				return errCrowded
 			}
 			v.stop()
-			bs.freed.Broadcast() // it may be waiting here
+			bs.freed.Broadcast() // v may be waiting here
 		}
 		bs.freed.Wait()
 	}
@@ -150,8 +150,8 @@ func (bs *bodies) waitForRoom(b *body) error {
 	return nil
 }
 
-// largest returns the body to drop. It returns a body that is being dropped
-// until that is gone, so that no more are dropped than needed.
+// largest returns the body to drop. While a body is being dropped it returns that one, so that
+// no more are dropped than necessary.
 func (bs *bodies) largest(now time.Time) *body {
 	var largest *body
 	most := -1.0
@@ -172,8 +172,8 @@ func (b *body) dropped() bool {
 	return b.victim
 }
 
-// state returns how many bytes unfinished bodies hold, and how many bodies were
-// ever dropped.
+// state returns how many bytes incomplete bodies hold, and how many bodies were dropped since
+// the start.
 func (bs *bodies) state() (held, dropped int64) {
 	bs.mu.Lock()
 	defer bs.mu.Unlock()

@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	// defaultConnections is the default for Server.Connections. API servers use a
-	// connection for each review under way, of which one has 200 at most by default
-	// (--max-mutating-requests-inflight), and keep 25 that are idle.
+	// defaultConnections is the default for Server.Connections. An API server uses a connection
+	// for each review that is being answered, of which it has 200 at most by default
+	// (--max-mutating-requests-inflight), and keeps 25 idle ones.
 	defaultConnections = 1000
-	// patience is how long a connection without a complete request may stay
-	// open when another one needs its place. On an idle machine a client needs
-	// milliseconds; where processors are busy, closing an API server's
-	// connection sooner would lose reviews that mapd could have answered.
+	// patience is how long a connection without a complete request may stay open when another
+	// one needs its place. On an idle machine a client needs milliseconds. On a busy one,
+	// closing an API server's connection sooner would lose reviews that mapd could have
+	// answered.
 	patience = 2 * time.Second
 )
 
-// connections are the open connections of a server. It bounds how many there
-// are, in all and from each peer. Beyond that, it closes a connection that
-// brings no request for each new one. It never closes a connection with a
-// request under way.
+// connections are the open connections of a server. It bounds their number, in total and from
+// each peer. Above the limit it closes, for each new connection, one that has no request. It
+// never closes a connection whose request is being answered.
 type connections struct {
 	net.Listener
 	total, perPeer int // limits
@@ -42,7 +41,7 @@ type guarded struct {
 	net.Conn
 	all  *connections
 	from netip.Prefix
-	// The rest belongs to all.mu.
+	// all.mu guards the fields below.
 	state connState
 	since time.Time
 	gone  bool
@@ -75,7 +74,7 @@ func (c *connections) Accept() (net.Conn, error) {
 		if g := c.admit(conn, time.Now()); g != nil {
 			return g, nil
 		}
-		conn.Close() // an error could only say that it is closed
+		conn.Close() // the error only says that it is closed already
 	}
 }
 
@@ -96,9 +95,9 @@ func (c *connections) admit(conn net.Conn, now time.Time) *guarded {
 	return g
 }
 
-// drop closes the least useful of some connections: the one that has been
-// opening for longest, if that is beyond patience, or else the one that has
-// been idle for longest. It reports whether there was one. c.mu is held.
+// drop closes the least useful of some connections: the one that has been opening for longest,
+// if longer than patience, or else the one that has been idle for longest. It reports whether
+// there was one. c.mu is held.
 func (c *connections) drop(of func(*guarded) bool, now time.Time) bool {
 	var worst *guarded
 	for g := range c.open {
@@ -114,7 +113,7 @@ func (c *connections) drop(of func(*guarded) bool, now time.Time) bool {
 	}
 	c.closed++
 	c.remove(worst)
-	go worst.Conn.Close() // its goroutine finds out
+	go worst.Conn.Close() // remove is called by its goroutine
 	return true
 }
 
@@ -143,10 +142,10 @@ func (c *connections) remove(g *guarded) {
 	}
 }
 
-// setState notes what a connection does now. c.mu is held.
+// setState records the state of a connection. c.mu is held.
 func (g *guarded) setState(state connState, now time.Time) { g.state, g.since = state, now }
 
-// changed is an http.Server's ConnState.
+// changed is called as http.Server.ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	g := guardedOf(conn)
 	if g == nil {
@@ -156,7 +155,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	defer c.mu.Unlock()
 	switch state {
 	case http.StateActive:
-		if g.state == idle { // from now on there is a byte of the next header
+		if g.state == idle { // a byte of the next request has arrived
 			g.setState(opening, time.Now())
 		}
 	case http.StateIdle:
@@ -178,12 +177,12 @@ func guardedOf(conn net.Conn) *guarded {
 // guardedKey is the context key of a request's connection.
 type guardedKey struct{}
 
-// context is an http.Server's ConnContext.
+// context is called as http.Server.ConnContext.
 func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, guardedKey{}, guardedOf(conn))
 }
 
-// handler notes in c which requests have begun.
+// handler records in c which requests have begun.
 func (c *connections) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g, ok := r.Context().Value(guardedKey{}).(*guarded); ok && g != nil {
@@ -195,8 +194,8 @@ func (c *connections) handler(next http.Handler) http.Handler {
 	})
 }
 
-// state returns how many connections are open, and how many were ever closed
-// for others.
+// state returns how many connections are open, and how many were closed for others since the
+// start.
 func (c *connections) state() (open int, closed int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,8 +210,8 @@ func (g *guarded) Close() error {
 	return g.Conn.Close()
 }
 
-// prefixOf returns the key of a peer: its IPv4 address, or the network of its
-// IPv6 address, since one machine may have many of these.
+// prefixOf returns the key of a peer: its IPv4 address, or the /64 network of its IPv6 address,
+// since one machine may have many of these.
 func prefixOf(addr string) netip.Prefix {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -228,15 +227,15 @@ func prefixOf(addr string) netip.Prefix {
 }
 
 const (
-	// settled is how long a connection is without a request before it counts as
-	// idle. A busy client sends its next request far sooner.
+	// settled is the time without a request after which a connection counts as idle. A busy
+	// client sends its next request much sooner.
 	settled = 500 * time.Millisecond
 	// drainPoll is how often wait checks whether all connections are idle.
 	drainPoll = 10 * time.Millisecond
 )
 
-// wait returns when no connection has a request under way or is likely to bring
-// one, or when ctx is done.
+// wait returns when no connection has a request and none is expected to send one soon, or when
+// ctx is done.
 func (c *connections) wait(ctx context.Context) {
 	tick := time.NewTicker(drainPoll)
 	defer tick.Stop()

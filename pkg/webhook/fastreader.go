@@ -18,32 +18,33 @@ import (
 	"github.com/mapd-project/mapd/pkg/memory"
 )
 
-// reader reads reviews as servers write them, in one pass. It leaves
-// everything else to sigs.k8s.io/json: what it accepts, sigs.k8s.io/json reads as the same review.
+// reader reads reviews in the form in which servers write them, in one pass. It leaves all
+// others to sigs.k8s.io/json. For a document that both accept, the review is the same.
 type reader struct {
 	tokens *jsontext.Decoder
 	in     bytes.Buffer
-	// text is the document. The strings of trees are parts of it, so that they
-	// need not be copied one by one; at is where what is not read yet begins.
+	// text is the document. The strings of trees are parts of it, so that they need not be
+	// copied one by one. at is the position of the first byte that is not read yet.
 	text string
 	at   int
-	// kept has the strings that may outlive the request, as keys of caches do:
-	// they must not keep the whole document in memory.
+	// kept has copies of the strings that may outlive the request, such as keys of caches: they
+	// must not keep the whole document in memory.
 	kept strings.Builder
-	// members and items are those of the maps and lists that are not read to
-	// their ends, so that each is made in its final size.
+	// members and items are those of the maps and lists whose ends are not read yet, so that
+	// each is allocated with its final size.
 	members []member
 	items   []any
-	// plain has room for a string without its escapes.
+	// plain is a buffer for an unescaped string.
 	plain []byte
-	// account is charged for the tree, in steps: owed is what it was not charged yet.
+	// account is charged for the tree in steps; owed is the part that it was not charged for
+	// yet.
 	account *memory.Account
 	owed    int64
 	ctx     context.Context
-	// deepest is how far down the tree has been charged.
+	// deepest is the largest depth that account was charged for.
 	depth, deepest int
-	// empty and none stand for all empty maps and lists of the document. Trees
-	// are never modified, and the sets of managedFields are full of them.
+	// empty and none are used for all empty maps and lists of the document. Trees are never
+	// modified, and managedFields have many empty maps.
 	empty map[string]any
 	none  any
 }
@@ -55,15 +56,15 @@ type member struct {
 
 var readers = sync.Pool{New: func() any { return &reader{tokens: new(jsontext.Decoder)} }}
 
-// maxPlain bounds the room that is kept for one string.
+// maxPlain bounds the size of plain that is kept between documents.
 const maxPlain = 4 << 10
 
-// errUnusual says that somebody else has to read the document.
+// errUnusual says that sigs.k8s.io/json has to read the document.
 var errUnusual = errors.New("not a review as servers write them")
 
-// read reads a whole document and reports whether it could; if not, somebody else
-// may try. An error says that nobody may: account has no room for the review, or
-// ctx is done. Strings of the review are parts of text.
+// read reads a whole document. It returns false if sigs.k8s.io/json has to read it. An error is
+// final: account has no memory for the review, or ctx is done. Strings of the review are parts
+// of text.
 func (out *review) read(ctx context.Context, account *memory.Account, text string) (bool, error) {
 	r := readers.Get().(*reader)
 	r.in = *bytes.NewBuffer(bytesOf(text))
@@ -84,8 +85,8 @@ func (out *review) read(ctx context.Context, account *memory.Account, text strin
 		err = r.settle()
 	}
 	if err == nil && len(text) <= keptText {
-		// The room that a big document took must not stay, and what is left of
-		// one that was given up is not worth cleaning.
+		// Drop the buffers after a large document, and after one that was not read to its end,
+		// which would need cleaning.
 		r.in, r.text, r.kept, r.empty, r.none = bytes.Buffer{}, "", strings.Builder{}, nil, nil
 		r.ctx, r.account = nil, nil
 		r.tokens.Reset(&r.in)
@@ -100,17 +101,16 @@ func (out *review) read(ctx context.Context, account *memory.Account, text strin
 	return err == nil, nil
 }
 
-// bytesOf returns the bytes of a string for reading only.
+// bytesOf returns the bytes of a string without a copy. They must not be modified.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// keptText is the longest document whose reader is kept for the next one.
+// keptText is the size of the largest document after which a reader is reused.
 const keptText = 128 << 10
 
-// chargeStep is how much a reader owes before it charges it and looks whether
-// there is still time.
+// chargeStep is how many bytes a reader may owe before it charges the account and checks ctx.
 const chargeStep = 16 << 10
 
-// charge is for n bytes that are about to be allocated.
+// charge charges for n bytes that are about to be allocated.
 func (r *reader) charge(n int) error {
 	if r.owed += int64(n); r.owed < chargeStep {
 		return nil
@@ -242,12 +242,11 @@ func (r *reader) user(out *authenticationv1.UserInfo) error {
 	})
 }
 
-// manyFields is more fields than any structure of a review has. A document that has a
+// manyFields exceeds the number of fields of any structure of a review. A document that has a
 // field twice is left to encoding/json, which may merge the two.
 const manyFields = 64
 
-// fields reads an object whose members mean something, or null, which means
-// that there are none.
+// fields reads a JSON object with known fields, calling field for each. null has no fields.
 func (r *reader) fields(field func(r *reader, name string) error) error {
 	open, err := r.next()
 	if err != nil || open == "null" {
@@ -276,7 +275,7 @@ func (r *reader) fields(field func(r *reader, name string) error) error {
 	}
 }
 
-// skip passes over a value that means nothing.
+// skip reads a value and ignores it.
 func (r *reader) skip() error {
 	err := r.tokens.SkipValue()
 	r.at = int(r.tokens.InputOffset())
@@ -294,7 +293,7 @@ func (r *reader) str() (string, error) {
 	}
 	s, err := r.unquote(text)
 	if err == nil {
-		// Expressions see it as a value, once more.
+		// Expressions read the string as a value of its own, which takes memory once more.
 		err = r.charge(len(s) + 2*valueSize)
 	}
 	return r.keep(s), err
@@ -385,7 +384,7 @@ func (r *reader) value(text string) (any, error) {
 	return number(text)
 }
 
-// down is for each map and list before its content is read.
+// down enters a map or a list. It is called before the content is read.
 func (r *reader) down() error {
 	if r.depth++; r.depth <= r.deepest {
 		return nil
@@ -434,7 +433,7 @@ func (r *reader) mapping() (any, error) {
 	for i := range members {
 		m[members[i].name] = members[i].value
 	}
-	clear(members) // it must not hold the tree when the reader is kept
+	clear(members) // must not refer to the tree when the reader is reused
 	r.members = r.members[:begin]
 	return m, nil
 }
@@ -490,7 +489,7 @@ func (r *reader) next() (string, error) {
 	return r.text[from:end], nil
 }
 
-// between reports whether c is what stands between two tokens.
+// between reports whether c may stand between two tokens.
 func between(c byte) bool {
 	switch c {
 	case ' ', '\t', '\r', '\n', ',', ':':
@@ -499,7 +498,7 @@ func between(c byte) bool {
 	return false
 }
 
-// unquote returns what a string says.
+// unquote returns the value of a JSON string.
 func (r *reader) unquote(text string) (string, error) {
 	if strings.IndexByte(text, '\\') < 0 {
 		return text[1 : len(text)-1], nil
@@ -514,7 +513,8 @@ func (r *reader) unquote(text string) (string, error) {
 	return string(b), err
 }
 
-// number keeps integers apart from floats, as sigs.k8s.io/json does.
+// number returns an int64 for an integer and a float64 for another number, as sigs.k8s.io/json
+// does.
 func number(text string) (any, error) {
 	if !strings.Contains(text, ".") {
 		if i, err := strconv.ParseInt(text, 10, 64); err == nil {

@@ -31,52 +31,52 @@ import (
 
 // Admitter decides requests. *engine.Engine is one.
 type Admitter interface {
-	// Admit returns the decision about req, whose object stays as it is.
+	// Admit returns the decision about req. It must not modify the object.
 	Admit(ctx context.Context, req *policy.Request) *engine.Decision
 }
 
 const (
-	// MaxBody bounds a review. An API server accepts objects of up to 3 MiB and
-	// a review of an update holds two of them, besides names and user info.
+	// MaxBody bounds the bytes of a review. An API server accepts objects of up to 3 MiB, and
+	// the review of an update has two of them, besides names and user info.
 	MaxBody = 7 << 20
-	// maxTimeout is the longest that an API server waits for a webhook
-	// (k8s.io/api/admissionregistration/v1: timeoutSeconds), and the default if
-	// a request does not say.
+	// maxTimeout is the longest time that an API server waits for a webhook
+	// (k8s.io/api/admissionregistration/v1: timeoutSeconds). It is the default for a request
+	// without a timeout.
 	maxTimeout = 30 * time.Second
 	// defaultMemory and defaultBodies are the defaults for Options.Memory and
 	// Options.Bodies.
 	defaultMemory = 256 << 20
 	defaultBodies = 32 << 20
-	// leastBodies has room for one whole body, see bodies.room.
+	// leastBodies is enough for one whole body, see bodies.waitForRoom.
 	leastBodies = (MaxBody + bodyPart) / 3 * 4
 	// largeReview is longer than a review of a usual object.
 	largeReview = 32 << 10
-	// reviewSize is what a review costs beside its text and trees: stacks and
-	// buffers of the connection, and the answer.
+	// reviewSize is the memory of a review besides its text and trees: stacks and buffers of
+	// the connection, and the response.
 	reviewSize = 16 << 10
 )
 
-// Check is one thing that readiness depends on.
+// Check is one condition of readiness.
 type Check struct {
 	Name string
-	// Run returns why the check fails, with file and position where there is
-	// one. It is called for each request to /readyz, possibly at the same time.
+	// Run returns the error of the check, with file and position if there is one. It is called
+	// for each request to /readyz, possibly by several goroutines at a time.
 	Run func() error
-	// Advisory checks are listed and do not make the server unready: what is
-	// being served is fine, what should be served next is not.
+	// Advisory checks are listed and do not make the server unready: the present policies are
+	// served, but the newest ones cannot be.
 	Advisory bool
 }
 
-// Validator decides about objects that it does not change.
+// Validator decides about requests without changing objects.
 type Validator interface {
 	// Validate returns why the request is refused, nil if it is allowed, and
 	// warnings for the client.
 	Validate(ctx context.Context, req *policy.Request) (*metav1.Status, []string)
 }
 
-// Options say what a Handler is made of. Something that decides is required.
+// Options configure a Handler. At least one field that decides reviews is required.
 type Options struct {
-	// Admitter decides reviews on /mutate. Nil: there is no such path.
+	// Admitter decides reviews on /mutate. If it is nil, the path does not exist.
 	Admitter Admitter
 	// Entries returns the Admitter that decides reviews on the path of an entry, or nil
 	// if the entry does not exist. The Handler calls it for each review. Without Entries
@@ -84,37 +84,36 @@ type Options struct {
 	Entries func(ID) Admitter
 	// Paths decide the reviews on other paths, such as LegacyPath and those of ModulePath.
 	Paths map[string]Admitter
-	// Validator decides reviews on ValidatePath, which are about objects of mapd's own
-	// API group. Nil: there is no such path.
+	// Validator decides reviews on ValidatePath, which are about objects of mapd's own API
+	// group. If it is nil, the path does not exist.
 	Validator Validator
-	// Expansion decides reviews on ExpandPath, which are about workloads. Nil: there is
-	// no such path.
+	// Expansion decides reviews on ExpandPath, which are about workloads. If it is nil, the
+	// path does not exist.
 	Expansion Validator
-	// WarnOnMutation warns clients which policy changed which fields, or would have
-	// changed them in shadow.
+	// WarnOnMutation adds warnings for the client: which policy changed which fields, or would
+	// have changed them in shadow.
 	WarnOnMutation bool
-	// ClientCAs returns whose certificates a client has to have to be heard on
-	// the paths above; it is asked in each handshake. The other paths are for
-	// anybody. Nil: no certificates are asked for. A Handler relies on its
-	// server to verify them: see Server.
+	// ClientCAs returns the authorities for client certificates; it is called in each
+	// handshake. The paths above then require a certificate that one of them signed, other
+	// paths do not. If it is nil, no certificate is required. A Handler relies on its server to
+	// verify certificates: see Server.
 	ClientCAs func() *x509.CertPool
-	// Callers decides by a token, before a body is read, who may send reviews. It is asked
-	// besides ClientCAs: both have to agree. Nil: no tokens are asked for.
+	// Callers decides by a bearer token, before a body is read, who may send reviews. If
+	// ClientCAs is set too, both have to permit it. If it is nil, no token is required.
 	Callers Callers
-	// Memory bounds what all reviews hold together: their text, their trees and
-	// what becomes of them. A review that does not fit beside others is answered 429,
-	// one that never fits 413. Nil: one of 256 MiB.
+	// Memory bounds the memory of all reviews together: their text, their trees and their
+	// results. A review that does not fit beside others is answered 429, one that never fits
+	// 413. Nil means a budget of 256 MiB.
 	Memory *memory.Budget
-	// Bodies is how many bytes of bodies that are not complete there may be. 0
-	// means 32 MiB; it is never less than one body needs.
+	// Bodies bounds the bytes of all incomplete bodies together. 0 means 32 MiB. The least
+	// value is what one body needs.
 	Bodies int64
-	// Recorder is called once for each review that is answered with a decision. Nil:
-	// nothing is recorded.
+	// Recorder is called once for each review that is answered with a decision. It may be nil.
 	Recorder Recorder
-	// Records are served below RecordsPath. Nil: there are no such paths.
+	// Records are served below RecordsPath. If it is nil, these paths do not exist.
 	Records *Records
 
-	// Tracer is given each review that was decided. Nil: nothing is traced.
+	// Tracer is called for each review that was decided. It may be nil.
 	Tracer Tracer
 
 	Checks  []Check
@@ -122,12 +121,12 @@ type Options struct {
 	Log     *slog.Logger // nil: no log
 }
 
-// Handler serves POST on the paths of its Options, and GET /healthz, /readyz, /metrics
-// and what Options.Records has. It is safe for concurrent use.
+// Handler serves POST on the paths of its Options, and GET on /healthz, /readyz, /metrics and
+// the paths of Options.Records. It is safe for concurrent use.
 type Handler struct {
-	reviews   map[string]decider // by path, but those of entries
+	reviews   map[string]decider // by path, without those of entries
 	entries   func(ID) Admitter
-	paths     string // all there are, for people
+	paths     string // all paths, for an error text
 	clientCAs func() *x509.CertPool
 	callers   Callers
 	checks    []Check
@@ -141,7 +140,7 @@ type Handler struct {
 	bodies    *bodies
 	recorder  Recorder
 	records   *Records
-	recording chan struct{} // has room for those who read records
+	recording chan struct{} // limits how many requests read records
 	stopping  atomic.Bool
 }
 
@@ -151,13 +150,13 @@ type decider struct {
 	Validator
 	// may is what Callers.Authenticate returned.
 	may func(group string) error
-	// validated records how a review of the Validator ended.
+	// validated records the result of a review of the Validator.
 	validated func(req *policy.Request, result string, took time.Duration)
 }
 
 var _ http.Handler = (*Handler)(nil)
 
-// mutatePath is where an Options.Admitter is reached.
+// mutatePath is the path of Options.Admitter.
 const mutatePath = "/mutate"
 
 // NewHandler returns a Handler.
@@ -212,8 +211,8 @@ func NewHandler(o Options) *Handler {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.stopping.Load() {
-		// The client should connect to another replica. Closing a connection between
-		// two requests instead could meet a request on its way.
+		// During shutdown the client should connect to another replica. If mapd closed a
+		// connection between two requests, it might lose one that is being sent.
 		w.Header().Set("Connection", "close")
 	}
 	if d, ok := h.decider(r.URL.Path); ok {
@@ -248,8 +247,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decider returns what decides the reviews of a path, and false if the Handler does
-// not serve the path.
+// decider returns the decider for the reviews of a path, and false if the Handler does not
+// serve the path.
 func (h *Handler) decider(path string) (decider, bool) {
 	if d, ok := h.reviews[path]; ok || h.entries == nil {
 		return d, ok
@@ -262,8 +261,8 @@ func (h *Handler) decider(path string) (decider, bool) {
 	return decider{}, false
 }
 
-// method reports whether a request's method is one of those allowed, and
-// answers it if it is not.
+// method reports whether a request has one of the allowed methods, and answers it if it does
+// not.
 func (h *Handler) method(w http.ResponseWriter, r *http.Request, allowed ...string) bool {
 	for _, m := range allowed {
 		if r.Method == m {
@@ -311,8 +310,8 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, d decider)
 		err = account.Charge(reviewSize)
 	}
 	if err != nil {
-		w.Header().Set("Connection", "close") // part of the body may be on its way
-		// The error's own text may hold addresses.
+		w.Header().Set("Connection", "close") // part of the body may not be read
+		// The error's own text may contain addresses.
 		var tooLarge *http.MaxBytesError
 		var refused *memory.Error
 		switch {
@@ -334,12 +333,12 @@ func (h *Handler) serveReview(w http.ResponseWriter, r *http.Request, d decider)
 	if h.tracer != nil {
 		ctx = h.tracer.Context(ctx, r.Header)
 	}
-	// Nobody else has data, so a string may be made of it in place.
+	// Nothing else refers to data, so the string can share its memory.
 	code, body := h.review(ctx, account, unsafe.String(unsafe.SliceData(data), len(data)), d)
 	h.write(w, r, code, jsonType[0], body)
 }
 
-// refusedCode is the HTTP status of a refused charge.
+// refusedCode returns the HTTP status for a refused charge.
 func refusedCode(err *memory.Error) int {
 	if err.Reason == memory.TooLarge {
 		return http.StatusRequestEntityTooLarge
@@ -347,12 +346,12 @@ func refusedCode(err *memory.Error) int {
 	return http.StatusTooManyRequests
 }
 
-// Review answers one AdmissionReview as Options.Admitter decides, without which
-// it must not be called: an HTTP status and the body that goes with it. A review that can be answered has status 200,
-// also if it is denied. All else comes with a Status, which an API server quotes
-// to its client, and makes the failurePolicy of the webhook's configuration
-// apply: a *ReviewError's code, 413 or 429 if Options.Memory has no room for it,
-// 500 after a panic, 504 if ctx ended before all policies had run. data is not kept.
+// Review answers one AdmissionReview with a decision of Options.Admitter, which must be set. It
+// returns an HTTP status and the body for it. A review that can be answered has status 200,
+// also if it is denied. Other results have a Status as body, which an API server quotes to its
+// client, and make the failurePolicy of the webhook's configuration apply: a *ReviewError's
+// code, 413 or 429 if Options.Memory has no room for the review, 500 after a panic, 504 if ctx
+// ended before all policies had run. data is not retained.
 func (h *Handler) Review(ctx context.Context, data []byte) (code int, body []byte) {
 	account := h.memory.Open()
 	defer account.Close()
@@ -369,7 +368,7 @@ func refusal(account *memory.Account) (code int, body []byte) {
 	return code, statusBody(code, err.Error())
 }
 
-// review answers the review that text is.
+// review answers the review in text.
 func (h *Handler) review(ctx context.Context, account *memory.Account, text string, d decider) (code int, body []byte) {
 	start := time.Now()
 	h.metrics.inFlight.Inc()
@@ -412,9 +411,9 @@ func (h *Handler) review(ctx context.Context, account *memory.Account, text stri
 	return h.mutate(ctx, d.Admitter, req, start)
 }
 
-// decode decodes a review. No more large ones are decoded at once than there are
-// processors, which takes no longer in all: a usual review, which takes
-// microseconds, then waits for that many others, and not for all that there are.
+// decode decodes a review. It decodes at most as many large reviews at once as there are
+// processors, which takes no longer in total: a usual review, which takes microseconds, then
+// competes with that many large ones and not with all.
 func (h *Handler) decode(ctx context.Context, account *memory.Account, text string) (*policy.Request, error) {
 	if len(text) > largeReview {
 		select {
@@ -427,7 +426,7 @@ func (h *Handler) decode(ctx context.Context, account *memory.Account, text stri
 	return decodeReview(ctx, account, text)
 }
 
-// mutate decides as policies do.
+// mutate answers a review with the decision of an Admitter.
 func (h *Handler) mutate(ctx context.Context, a Admitter, req *policy.Request, start time.Time) (int, []byte) {
 	if h.tracer == nil {
 		return h.answer(ctx, req, a.Admit(ctx, req), start)
@@ -439,13 +438,14 @@ func (h *Handler) mutate(ctx context.Context, a Admitter, req *policy.Request, s
 	return code, body
 }
 
-// answer encodes what was decided about a request, and counts it.
+// answer encodes the decision about a request, and counts it.
 func (h *Handler) answer(ctx context.Context, req *policy.Request, d *engine.Decision, start time.Time) (int, []byte) {
 	if req.Memory.Refused() != nil {
 		return h.unaffordable(req, d, start)
 	}
 	if ctx.Err() != nil && d.Status != nil && d.Status.Code == http.StatusGatewayTimeout {
-		// Not the answer of any policy: as if the server had not been reached.
+		// An interrupted request has no decision: the server applies the failurePolicy of the
+		// entry.
 		h.metrics.interrupted(req, d, "timeout", time.Since(start))
 		h.log.Debug("review interrupted", asked(d, "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
 			"namespace", req.Namespace, "name", req.Name, "steps", len(d.Steps))...)
@@ -456,7 +456,7 @@ func (h *Handler) answer(ctx context.Context, req *policy.Request, d *engine.Dec
 		return h.unaffordable(req, d, start)
 	}
 	if err != nil {
-		// The object holds what JSON cannot; the message can be encoded.
+		// The object has a value that JSON cannot represent; the message can be encoded.
 		if body, err = encodeFailure(req.UID, err.Error()); err != nil {
 			panic(err)
 		}
@@ -467,15 +467,15 @@ func (h *Handler) answer(ctx context.Context, req *policy.Request, d *engine.Dec
 		h.record(req, d, took)
 	}
 	h.logShadows(req, d)
-	if h.log.Enabled(ctx, slog.LevelDebug) { // or the facts are boxed in vain
+	if h.log.Enabled(ctx, slog.LevelDebug) { // the check saves boxing the arguments
 		h.log.Debug("review answered", asked(d, "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
 			"namespace", req.Namespace, "name", req.Name, "changed", d.Changed, "denied", d.Status != nil, "duration", took)...)
 	}
 	return http.StatusOK, body
 }
 
-// asked adds what the stages asked outside, whether they are on or in shadow, to the
-// facts of a line.
+// asked appends what the stages, enforced or in shadow, asked external sources to the arguments
+// of a log line.
 func asked(d *engine.Decision, facts ...any) []any {
 	for i := range d.Stages {
 		if s := &d.Stages[i]; len(s.Asked) > 0 {
@@ -485,8 +485,8 @@ func asked(d *engine.Decision, facts ...any) []any {
 	return facts
 }
 
-// unaffordable answers a review whose account was refused a charge. That is not the
-// answer of any policy.
+// unaffordable answers a review whose account was refused a charge. That is no decision of a
+// policy.
 func (h *Handler) unaffordable(req *policy.Request, d *engine.Decision, start time.Time) (int, []byte) {
 	h.metrics.interrupted(req, d, "memory", time.Since(start))
 	h.log.Debug("review interrupted", "uid", req.UID, "resource", req.Resource.String(), "operation", string(req.Operation),
@@ -494,8 +494,8 @@ func (h *Handler) unaffordable(req *policy.Request, d *engine.Decision, start ti
 	return refusal(req.Memory)
 }
 
-// logShadows logs what stages and policies that are not enforced would have done: which
-// of them would have changed which fields, never to what.
+// logShadows logs which fields stages and policies that are not enforced would have changed,
+// but never the values.
 func (h *Handler) logShadows(req *policy.Request, d *engine.Decision) {
 	for i := range d.Stages {
 		s := &d.Stages[i]
@@ -508,7 +508,7 @@ func (h *Handler) logShadows(req *policy.Request, d *engine.Decision) {
 			"namespace", req.Namespace, "name", req.Name, "dryRun", req.DryRun,
 		}
 		stage := s.Stage
-		whole := stage.Mode != api.Enforce // and not single members
+		whole := stage.Mode != api.Enforce // the whole stage is not enforced
 		if whole && s.Status != nil || len(did.failed.list) > 0 {
 			failed := append(slices.Clip(facts), stage.Name, did.failed.String())
 			if whole && s.Status != nil {
@@ -526,18 +526,19 @@ func (h *Handler) logShadows(req *policy.Request, d *engine.Decision) {
 	}
 }
 
-// validate decides whether an object may be stored as it is.
+// validate answers a review with the decision of a Validator.
 func (h *Handler) validate(ctx context.Context, d decider, req *policy.Request, start time.Time) (int, []byte) {
 	status, warnings := d.Validate(ctx, req)
 	if err := ctx.Err(); err != nil {
-		// It may not have come to an end; the configuration says what then.
+		// The Validator may not have finished; the server applies the failurePolicy of the
+		// entry.
 		d.validated(req, "timeout", time.Since(start))
 		return http.StatusGatewayTimeout, statusBody(http.StatusGatewayTimeout, "mapd: validation stopped: "+context.Cause(ctx).Error())
 	}
 	answer := response{uid: req.UID, allowed: status == nil, status: status, warnings: boundWarnings(warnings)}
 	body, err := answer.encode()
 	if err != nil {
-		panic(err) // texts and numbers always have a form in JSON
+		panic(err) // strings and numbers can always be encoded
 	}
 	result := "allowed"
 	switch {
@@ -552,7 +553,7 @@ func (h *Handler) validate(ctx context.Context, d decider, req *policy.Request, 
 	return http.StatusOK, body
 }
 
-// ready runs the checks and renders the answer of /readyz.
+// ready runs the checks and returns the response of /readyz.
 func (h *Handler) ready(verbose bool) (int, string) {
 	checks := h.checks
 	if h.stopping.Load() {
@@ -582,12 +583,12 @@ func (h *Handler) ready(verbose bool) (int, string) {
 	return code, text
 }
 
-// indent keeps the lines of a reason apart from those of the list.
+// indent indents the lines of a reason, to distinguish them from those of the list.
 func indent(s string) string {
 	return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
 }
 
-// checkContentType wants JSON, in the only encoding that JSON has.
+// checkContentType requires JSON in UTF-8.
 func checkContentType(s string) error {
 	switch s {
 	case "application/json": // what API servers say
@@ -608,9 +609,9 @@ func checkContentType(s string) error {
 	return nil
 }
 
-// timeoutOf reads how long the caller waits: an API server appends
-// timeout=10s to the URL. A tenth is kept for the way back, since an answer that
-// comes too late is no answer, and one in time can say what took so long.
+// timeoutOf returns how long the caller waits: an API server appends timeout=10s to the URL. A
+// tenth of it is reserved for the response, since a response that is late is useless, and one
+// in time can say what took so long.
 func timeoutOf(r *http.Request) (time.Duration, error) {
 	s, plain := strings.CutPrefix(r.URL.RawQuery, "timeout=")
 	if !plain || strings.ContainsAny(s, "&;%+") {
@@ -642,7 +643,7 @@ func (h *Handler) text(w http.ResponseWriter, r *http.Request, code int, s strin
 	h.write(w, r, code, "text/plain; charset=utf-8", []byte(s))
 }
 
-// Values of headers that all answers share. The server only reads them.
+// Header values that all responses share. The server only reads them.
 var (
 	jsonType = []string{"application/json"}
 	noSniff  = []string{"nosniff"}
@@ -660,11 +661,11 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, code int, conten
 	}
 	header["X-Content-Type-Options"] = noSniff
 	if code == http.StatusTooManyRequests {
-		// API servers come back by themselves as long as they have time left
-		// (k8s.io/client-go/rest: withRetry).
+		// API servers retry by themselves for as long as they have time (k8s.io/client-go/rest:
+		// withRetry).
 		header["Retry-After"] = retryAfter
 	}
-	// Without a length what is longer than 2 KiB is sent in chunks.
+	// Without it, responses of more than 2 KiB would be sent in chunks.
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(code)
 	if _, err := w.Write(body); err != nil {

@@ -79,18 +79,18 @@ type Metrics struct {
 	// mapd_panics_total counts panics outside of policies. No labels.
 	panics prometheus.Counter
 
-	// mapd_legacy_passes is how many passes requests took on which mutators ran,
-	// the last of which changes nothing; 0 if already the first did not. Labels:
+	// mapd_legacy_passes is how many passes the mutators took for requests on which they ran,
+	// including the last one, which changes nothing; 0 if the first changed nothing. Labels:
 	//   mode    on, or shadow: the outcome is only reported
 	//   result  unchanged, mutated or refused
 	passes *prometheus.HistogramVec
 
-	// rounds are the metrics of how many times stages ran through their members, by
-	// the name of the stage; not all have one.
+	// rounds are the metrics of how many times stages ran through their members, by the name of
+	// the stage; some stages have none.
 	rounds map[string]*prometheus.HistogramVec
 
-	// mapd_shadow_decisions_total counts, for each request and each policy, mutator or
-	// module policy that is not enforced, what would have become of it. The labels are those of
+	// mapd_shadow_decisions_total counts, for each request and each policy, mutator or module
+	// policy that is not enforced, what its outcome would have been. The labels are those of
 	// mapd_decisions_total.
 	shadow *prometheus.CounterVec
 
@@ -98,12 +98,12 @@ type Metrics struct {
 
 	mu     sync.RWMutex
 	of     map[actorName]*series
-	pruned atomic.Uint64 // how often
+	pruned atomic.Uint64 // number of calls of Prune
 
 	tallies sync.Pool // of *counts
 }
 
-// NewMetrics returns metrics that nothing has happened to yet.
+// NewMetrics returns new metrics.
 func NewMetrics() *Metrics {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -120,7 +120,7 @@ func NewMetrics() *Metrics {
 		checkDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mapd_mutating_admission_policy_check_duration_seconds",
 			Help: "Duration of one mutation.",
-			// The server's own bounds, and two more where ours are.
+			// The server's own bounds, and two more in the range of mapd's durations.
 			Buckets: []float64{5e-7, 1e-5, 1e-4, 0.001, 0.01, 0.1, 1},
 		}, []string{"policy", "policy_binding", "error_type"}),
 		requestDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -139,7 +139,7 @@ func NewMetrics() *Metrics {
 		panics:       prometheus.NewCounter(prometheus.CounterOpts{Name: "mapd_panics_total", Help: "Panics outside of policies."}),
 		passes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mapd_legacy_passes", Help: "Passes of the mutators over one object.",
-			// As Gatekeeper's mutation_system_iterations, as far as that is likely.
+			// The buckets of Gatekeeper's mutation_system_iterations, up to a likely number.
 			Buckets: []float64{0, 1, 2, 3, 4, 5, 10, 20, 50, 100},
 		}, []string{"mode", "result"}),
 		shadow: counters("mapd_shadow_decisions_total", "Requests by the policy and binding, not enforced, that would have acted on them and how that would have ended.", "policy", "binding", "outcome"),
@@ -150,7 +150,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Registry has all that the path /metrics shows. Others may add to it.
+// Registry returns the registry of the path /metrics. Callers may add metrics to it.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // Handler answers requests for the path /metrics.
@@ -158,12 +158,12 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// paths are those that a Handler can have, but those of entries.
+// paths are the paths that a Handler may have, without those of entries.
 var paths = map[string]bool{mutatePath: true, LegacyPath: true, ValidatePath: true, ExpandPath: true, "/healthz": true, "/readyz": true, "/metrics": true}
 
 func (m *Metrics) http(path string, code int) {
 	if id, ok := parsePath(path); ok {
-		path = id.Group.Path() // there is no end of parts
+		path = id.Group.Path() // the number of parts is unbounded
 	} else if strings.HasPrefix(path, RecordsPath) {
 		path = RecordsPath
 	} else if !paths[path] {
@@ -172,7 +172,7 @@ func (m *Metrics) http(path string, code int) {
 	m.httpRequests.WithLabelValues(path, strconv.Itoa(code)).Inc()
 }
 
-// Outcomes of mapd_decisions_total, the graver the greater.
+// Outcomes of mapd_decisions_total, the gravest last.
 const (
 	skipped = iota
 	unchanged
@@ -203,7 +203,7 @@ func (m *Metrics) decision(req *policy.Request, d *engine.Decision, took time.Du
 	m.request(req, d, decided(d), took)
 }
 
-// decided is the label result of a decision that was finished.
+// decided returns the label result of a completed decision.
 func decided(d *engine.Decision) string {
 	switch {
 	case d.Status != nil:
@@ -214,7 +214,7 @@ func decided(d *engine.Decision) string {
 	return "allowed"
 }
 
-// interrupted records a decision that was not finished: result says why.
+// interrupted records a decision that was not completed; result says why.
 func (m *Metrics) interrupted(req *policy.Request, d *engine.Decision, result string, took time.Duration) {
 	m.request(req, d, result, took)
 }
@@ -246,7 +246,7 @@ func (m *Metrics) request(req *policy.Request, d *engine.Decision, result string
 	}
 }
 
-// stage records the rounds of a stage, and the outcomes of what is not enforced.
+// stage records the rounds of a stage, and the outcomes of policies that are not enforced.
 func (m *Metrics) stage(r *engine.Record) {
 	if rounds := m.rounds[r.Stage.Name]; rounds != nil && len(r.Steps) > 0 {
 		rounds.WithLabelValues(engine.ModeWord(r.Stage.Mode), resultOf(r)).Observe(float64(r.Rounds))
@@ -265,7 +265,7 @@ func (m *Metrics) stage(r *engine.Record) {
 		for j := range s.Steps {
 			c.took(m, &s.Steps[j])
 		}
-		if s.Status != nil { // perhaps not of a step: it had no time
+		if s.Status != nil { // there may be no step with the error if the time was up
 			c.took(m, &engine.Step{Policy: s.Policy, Binding: s.Binding, Outcome: engine.Failed})
 		}
 	}
@@ -277,7 +277,7 @@ func (m *Metrics) stage(r *engine.Record) {
 	}
 }
 
-// resultOf is the label result of a stage's rounds.
+// resultOf returns the label result for a stage's rounds.
 func resultOf(r *engine.Record) string {
 	switch {
 	case r.Status != nil:
@@ -288,14 +288,14 @@ func resultOf(r *engine.Record) string {
 	return "unchanged"
 }
 
-// counted is the gravest outcome of an actor, and where it is counted.
+// counted is an actor with its gravest outcome, and the metrics that count it.
 type counted struct {
 	actorName
 	outcome int
 	series  *series
 }
 
-// counts are the actors of one request. A request mostly has the actors of the one
+// counts are the actors of one request. Most requests have the same actors as the request
 // before, in the same order, so that their series need not be looked up again.
 type counts struct {
 	tally[counted]
@@ -303,7 +303,7 @@ type counts struct {
 	pruned uint64
 }
 
-// counts returns empty ones.
+// counts returns empty counts for a request.
 func (m *Metrics) counts() *counts {
 	c, _ := m.tallies.Get().(*counts)
 	if c == nil {
@@ -312,7 +312,7 @@ func (m *Metrics) counts() *counts {
 	clear(c.at)
 	c.tally, c.before = tally[counted]{list: c.before[:0], at: c.at}, c.list
 	if now := m.pruned.Load(); c.pruned != now {
-		// Some may be forgotten, and would not be found by the next Prune.
+		// Prune may have removed some series, and the next Prune would not find them here.
 		c.pruned, c.before = now, c.before[:0]
 	}
 	return c
@@ -338,7 +338,7 @@ func (c *counts) seriesOf(m *Metrics, i int, name actorName) *series {
 	return m.seriesOf(name)
 }
 
-// validated records how a validation ended.
+// validated records the result of a validation.
 func (m *Metrics) validated(req *policy.Request, result string, _ time.Duration) {
 	resource := req.Resource.Resource
 	if req.Resource.Group != api.OwnGroup || resource != api.PolicyResource && resource != api.BindingResource {
@@ -347,11 +347,10 @@ func (m *Metrics) validated(req *policy.Request, result string, _ time.Duration)
 	m.validations.WithLabelValues(resource, result).Inc()
 }
 
-// Prune forgets what was counted of the policies and bindings that keep does not
-// want: without it, a series stays for as long as the process runs. binding is
-// empty where a policy itself was at fault. It is meant to be called after a
-// snapshot without them is published; should a request that is under way count
-// something more, the next call forgets that.
+// Prune removes the series of all policies and bindings for which keep returns false. Otherwise
+// series would stay for as long as the process runs. binding is empty for errors of a policy
+// itself. Call it after publishing a snapshot without these policies. If a request that is
+// still being answered adds a series again, the next call removes it.
 func (m *Metrics) Prune(keep func(policy, binding string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -372,9 +371,9 @@ func (m *Metrics) Prune(keep func(policy, binding string) bool) {
 	}
 }
 
-// series are the metrics of one policy and binding, as far as they were needed.
-// Looking each up by its labels, as WithLabelValues does, hashes and compares
-// them anew: a request asks for some of them for each policy.
+// series are the metrics of one policy and binding, each made when it is first needed. Looking
+// them up by label for each policy of a request, as WithLabelValues does, would hash and
+// compare the labels each time.
 type series struct {
 	checks            [len(errorTypes)]atomic.Pointer[checkMetrics]
 	decisions, shadow [len(outcomes)]atomic.Pointer[prometheus.Counter]
@@ -390,13 +389,13 @@ func (m *Metrics) seriesOf(name actorName) *series {
 	s := m.of[name]
 	m.mu.RUnlock()
 	if s == nil {
-		s = new(series) // Metrics know it once it has something
+		s = new(series) // added to Metrics by create
 	}
 	return s
 }
 
-// create makes a metric of an actor's series, which seriesOf and Prune find from now
-// on.
+// create makes a metric of an actor's series, and adds the series to those that seriesOf and
+// Prune find.
 func (m *Metrics) create(a *counted, metric func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -447,12 +446,12 @@ const (
 
 var errorTypes = [...]string{noError: "no_error", invalidError: "invalid_error", compileError: "compile_error", outOfBudget: "out_of_budget"}
 
-// ErrorType returns the kind of an evaluation's error, as the label error_type of
-// mapd_mutating_admission_policy_check_total spells it. It shows nothing of the error's
-// text, which may quote values.
+// ErrorType returns the kind of an evaluation's error, in the form of the label error_type of
+// mapd_mutating_admission_policy_check_total. It contains nothing of the error's text, which
+// may quote values.
 func ErrorType(err error) string { return errorTypes[errorType(err)] }
 
-// errorType sorts errors as the server's metric does, by how their texts begin
+// errorType classifies errors as the server's metric does, by the beginnings of their texts
 // (spec §10).
 func errorType(err error) int {
 	if err == nil {
@@ -468,7 +467,7 @@ func errorType(err error) int {
 	return invalidError
 }
 
-// expanded records how a review of a workload ended.
+// expanded records the result of the review of a workload.
 func (m *Metrics) expanded(_ *policy.Request, result string, took time.Duration) {
 	m.expansions.WithLabelValues(result).Observe(took.Seconds())
 }

@@ -37,12 +37,12 @@ type watched struct {
 	bodies *bodies
 }
 
-// watch makes m tell of a Handler's bounds.
+// watch sets the Handler's limits that m reports.
 func (m *Metrics) watch(budget *memory.Budget, bodies *bodies) {
 	m.memory.of.Store(&watched{budget, bodies})
 }
 
-// watchConnections makes m tell of a Server's connections.
+// watchConnections sets the Server's connections that m reports.
 func (m *Metrics) watchConnections(c *connections) { m.memory.connections.Store(c) }
 
 var (

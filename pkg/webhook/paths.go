@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// ValidatePath is where policies and bindings are validated.
+	// ValidatePath is the path on which policies and bindings are validated.
 	ValidatePath = "/validate"
 	// LegacyPath is the path for Gatekeeper's mutators.
 	LegacyPath = "/mutate/legacy"
@@ -17,20 +17,19 @@ const (
 	ExpandPath = "/expand"
 )
 
-// Paths for Kubewarden's policies, below which the failurePolicy of the entry follows. Mutating
-// entries lead to the first, validating ones to the second.
+// Prefixes of the paths for Kubewarden's policies, which the failurePolicy of the entry
+// follows. Mutating entries have the first, validating ones the second.
 const (
 	modulesPath    = "/mutate/guests"
 	validatorsPath = "/validate/guests"
 )
 
-// domain ends the names of all entries.
+// domain is the suffix of the names of all entries.
 const domain = "mapd.dev"
 
-// Group is the set of policies that can share a webhook entry. failurePolicy
-// and reinvocationPolicy belong to an entry, so each combination has entries
-// and paths of its own; docs/reference/architecture.md says what that means for
-// policies.
+// Group is the set of policies that can share a webhook entry. failurePolicy and
+// reinvocationPolicy are fields of an entry, so each combination has entries and paths of its
+// own; docs/reference/architecture.md says what that means for policies.
 type Group struct {
 	FailurePolicy      admissionregistrationv1.FailurePolicyType
 	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType
@@ -69,12 +68,12 @@ func (g Group) Name() string {
 	return strings.ToLower(string(g.FailurePolicy) + "." + string(g.ReinvocationPolicy) + "." + domain)
 }
 
-// ID names one webhook entry: its group and, if the group has several entries,
-// which one. It stays the same as long as the policies in the entry select by
-// the same labels and have the same rules, whatever values they name.
+// ID identifies one webhook entry: by its group and, if the group has several entries, by its
+// part. It stays the same as long as the policies in the entry select by the same label keys
+// and have the same rules, whatever values they select.
 type ID struct {
 	Group
-	// Part tells the entry from others of its group; "" if it is the only one.
+	// Part distinguishes the entry from others of its group; "" if it is the only one.
 	Part string
 }
 
@@ -125,7 +124,7 @@ func parsePath(path string) (ID, bool) {
 	return ID{}, false
 }
 
-// allGroups are Groups with their paths, which each request is compared with.
+// allGroups has all Groups with their paths, which each request is compared with.
 var allGroups = func() (all []struct {
 	Group
 	path string
@@ -148,8 +147,8 @@ func (id ID) Compare(o ID) int {
 	return cmp.Or(slices.Index(Groups(), id.Group)-slices.Index(Groups(), o.Group), cmp.Compare(id.Part, o.Part))
 }
 
-// ModulePath returns the path for policies with a failurePolicy, those that may change
-// objects or the others.
+// ModulePath returns the path for Kubewarden's policies with a failurePolicy: for those that
+// may change objects, or for the others.
 func ModulePath(mutating bool, failurePolicy admissionregistrationv1.FailurePolicyType) string {
 	path := validatorsPath
 	if mutating {

@@ -8,10 +8,10 @@ import (
 	"net/http/pprof"
 )
 
-// Profiling serves /debug/pprof/ over plain HTTP on a loopback address, such as
-// 127.0.0.1:6060, until ctx is done; then it returns nil. It refuses any other
-// address: a heap profile can show contents of requests, and clients are not
-// authenticated. kubectl port-forward reaches it.
+// Profiling serves /debug/pprof/ over plain HTTP on a loopback address, such as 127.0.0.1:6060,
+// until ctx is done; then it returns nil. Any other address is an error: a heap profile can
+// contain parts of requests, and clients are not authenticated. Use kubectl port-forward to
+// reach it.
 func Profiling(ctx context.Context, addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -28,7 +28,7 @@ func Profiling(ctx context.Context, addr string) error {
 }
 
 func profile(ctx context.Context, l net.Listener) error {
-	// localhost is what a hosts file makes of it.
+	// A hosts file may map localhost to another address.
 	if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		l.Close()
 		return fmt.Errorf("profiling address %q: the host has to be a loopback address", l.Addr())
@@ -39,7 +39,7 @@ func profile(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	// The client decides how long a profile takes.
+	// There is no write timeout, since the client chooses the duration of a profile.
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()

@@ -15,15 +15,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Recorder remembers what became of reviews. Record is called once for each review
-// that a Handler answers with a decision, from several goroutines at a time. It must not
-// block, and must not keep any part of the request or the decision: their texts share
-// the memory of the review.
+// Recorder records the results of reviews. Record is called once for each review that a Handler
+// answers with a decision, by several goroutines at a time. It must not block, and must not
+// retain any part of the request or the decision: their strings share the memory of the review.
 type Recorder interface {
 	Record(req *policy.Request, d *engine.Decision, took time.Duration)
 }
 
-// record calls the Recorder, whose panics are no reason to refuse a request.
+// record calls the Recorder. A panic of the Recorder does not affect the response.
 func (h *Handler) record(req *policy.Request, d *engine.Decision, took time.Duration) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -39,25 +38,25 @@ const RecordsPath = "/records/"
 
 // Records are what a Handler serves below RecordsPath. Both functions are required.
 type Records struct {
-	// Authorize returns nil if the user whose bearer token this is may get the path. A
-	// *ReviewError has the HTTP status of the refusal; any other error is a 503. The
-	// token may be empty. From is the caller's IPv4 address, the /64 network of its IPv6
-	// address, or the zero Prefix if its connection has no address.
+	// Authorize returns nil if the user with this bearer token may get the path. A *ReviewError
+	// has the HTTP status of the refusal; any other error is a 503. The token may be empty.
+	// From is the caller's IPv4 address, the /64 network of its IPv6 address, or the zero
+	// Prefix if its connection has no address.
 	Authorize func(ctx context.Context, from netip.Prefix, token, path string) error
-	// Get returns the answer, which the Handler encodes as JSON, at RecordsPath + name.
-	// It is called only after Authorize returned nil. A *ReviewError has the HTTP status
-	// of the refusal; any other error is a 500. The answer must be bounded.
+	// Get returns the response for RecordsPath + name, which the Handler encodes as JSON. It is
+	// called only after Authorize returned nil. A *ReviewError has the HTTP status of the
+	// refusal; any other error is a 500. The response must be bounded.
 	Get func(name string, query url.Values) (any, error)
 }
 
 const (
-	// maxRecords is how many records are being put together at a time.
+	// maxRecords is how many responses with records are made at a time.
 	maxRecords = 2
-	// recordsSize is what one answer of records is charged for.
+	// recordsSize is the memory that one response with records is charged for.
 	recordsSize = 32 << 20
 )
 
-// bearer is the scheme of the header Authorization.
+// bearer is the scheme of the Authorization header.
 const bearer = "Bearer "
 
 // bearerToken returns the bearer token of a request, or "".

@@ -26,16 +26,16 @@ import (
 // and something changed, the decision's status if it is denied, warnings, and
 // audit annotations (see acts).
 //
-// The server applies a patch blindly, and no failurePolicy covers a wrong one
-// (spec §11). So EncodeResponse applies it first; if the result is not the
-// decision's object, the answer is a denial with code 500. It returns an error
-// if the object holds a value that JSON cannot represent.
+// The server applies a patch without checking the result, and no failurePolicy covers a wrong
+// one (spec §11). So EncodeResponse applies it first; if the result is not the decision's
+// object, the response is a denial with code 500. It returns an error if the object has a value
+// that JSON cannot represent.
 func EncodeResponse(req *policy.Request, d *engine.Decision) ([]byte, error) {
 	return encodeResponse(req, d, false)
 }
 
-// encodeResponse is EncodeResponse, with warnings about all mutations if warn is set;
-// without it only policies warn that are to.
+// encodeResponse is EncodeResponse. With warn it adds warnings about all mutations, otherwise
+// only those of policies in mode warn.
 func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte, error) {
 	did := actsOf(d.Steps, d.Changed)
 	var would acts
@@ -55,8 +55,8 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 	r := response{
 		uid:         req.UID,
 		allowed:     d.Status == nil,
-		status:      d.Status,                                      // the server reads one of success as no reason at all
-		warnings:    boundWarnings(append(warnings, wouldWarn...)), // in which what is enforced comes first
+		status:      d.Status,                                      // the server treats a status of success as no reason
+		warnings:    boundWarnings(append(warnings, wouldWarn...)), // those of enforced policies first
 		annotations: did.annotations(&would),
 		said:        d.Annotations(),
 	}
@@ -68,8 +68,8 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 		return encodeFailure(req.UID, err.Error())
 	}
 	if len(ops) > 0 {
-		// Buffers that double, the base64 of the patch, and the copy that is
-		// patched to check it.
+		// Buffers that grow by doubling, the base64 of the patch, and the copy to which the
+		// patch is applied for the check.
 		if err := req.Memory.Charge(4 * tree.PatchSize(ops)); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func encodeResponse(req *policy.Request, d *engine.Decision, warn bool) ([]byte,
 
 var errWrongPatch = errors.New("the patch does not give the object that was decided")
 
-// patch returns the operations from one object to the other, after applying
+// patch returns the operations from one object to the other, after checking them by applying
 // them.
 func patch(before, after *unstructured.Unstructured) ([]tree.Op, error) {
 	if before == after {
@@ -109,7 +109,7 @@ func verify(before, after map[string]any, ops []tree.Op) error {
 	return nil
 }
 
-// encodeFailure writes a denial for which mapd itself is to blame.
+// encodeFailure writes a denial because of an error of mapd itself.
 func encodeFailure(uid types.UID, message string) ([]byte, error) {
 	r := response{uid: uid, status: failure(http.StatusInternalServerError, "mapd: "+message)}
 	return r.encode()
@@ -132,7 +132,7 @@ type response struct {
 func (r *response) encode() ([]byte, error) {
 	const (
 		head = `{"kind":"AdmissionReview","apiVersion":"` + admissionv1.GroupName + `/v1","response":{"uid":`
-		room = len(head) + 200 // for what is always there
+		room = len(head) + 200 // for the parts that every response has
 	)
 	size := room + base64.StdEncoding.EncodedLen(len(r.patch))
 	for i := range r.annotations {
@@ -172,8 +172,8 @@ func (r *response) encode() ([]byte, error) {
 // maxSaid bounds the annotations of Kubewarden's policies, in bytes.
 const maxSaid = 64 << 10
 
-// append writes the annotations that there are, preceded by a comma, and after them as
-// many of those that policies made as the bound allows.
+// append writes the annotations that have a value, each preceded by a comma, and after them as
+// many annotations of policies as maxSaid permits.
 func (a *annotations) append(b []byte, said map[string]string) []byte {
 	sign := `,"auditAnnotations":{`
 	for i := range a {

@@ -61,12 +61,11 @@ type reviewRequest struct {
 	Options            any                          `json:"options"`
 }
 
-// DecodeReview reads the request of an AdmissionReview v1. The objects become
-// trees that keep integers apart from floats. requestKind and requestResource
-// default to kind and resource, as in Kubernetes. An error is a *ReviewError:
-// text that is not JSON, another kind or version of review, or a request
-// without required fields. Unknown fields are ignored, since a newer server may
-// send more.
+// DecodeReview decodes the request of an AdmissionReview v1. The objects become trees in which
+// integers and floats are different. requestKind and requestResource default to kind and
+// resource, as in Kubernetes. An error is a *ReviewError: for text that is not JSON, another
+// kind or version of review, or a request without required fields. Unknown fields are ignored,
+// since a newer server may send more.
 func DecodeReview(data []byte) (*policy.Request, error) {
 	return decodeReview(context.Background(), nil, string(data))
 }
@@ -82,11 +81,11 @@ func decodeReview(ctx context.Context, account *memory.Account, text string) (*p
 		return nil, err
 	}
 	if !ok {
-		// The usual decoder returns every error, and reads what the fast one
-		// does not.
+		// sigs.k8s.io/json returns the errors, and reads the documents that the reader leaves
+		// to it.
 		r = review{}
 		data := bytesOf(text)
-		// The fast one has charged for a part of the same text.
+		// The reader has charged for a part of the same text.
 		if err := account.Charge(WeighJSON(data) - (account.Charged() - before)); err != nil {
 			return nil, err
 		}
@@ -102,8 +101,8 @@ func decodeReview(ctx context.Context, account *memory.Account, text string) (*p
 	return req, nil
 }
 
-// unmarshal reads what an API server would accept. It defines which results
-// read may have.
+// unmarshal reads any review that an API server would accept. read must return the same for
+// those that it accepts.
 func (out *review) unmarshal(data []byte) error {
 	err := kjson.UnmarshalCaseSensitivePreserveInts(data, out)
 	if err == nil {
@@ -115,7 +114,7 @@ func (out *review) unmarshal(data []byte) error {
 	return badReview("malformed AdmissionReview: %s", mistyped(err))
 }
 
-// check returns the request of a review that can be answered.
+// check returns the request of the review, or an error if the review cannot be answered.
 func (r *review) check() (*policy.Request, error) {
 	if want := admissionv1.SchemeGroupVersion.String(); r.Kind != "AdmissionReview" || r.APIVersion != want {
 		return nil, badReview("want kind AdmissionReview of apiVersion %s, got kind %q of apiVersion %q", want, r.Kind, r.APIVersion)
@@ -173,9 +172,9 @@ func (r *review) check() (*policy.Request, error) {
 	return req, nil
 }
 
-// mistyped turns the decoder's error about Go types into one about fields of
-// the review. It leaves out a large number that the decoder quotes, because it
-// is part of an object.
+// mistyped turns the decoder's error, which is about Go types, into a text about fields of the
+// review. It leaves out a large number that the decoder quotes, because it is part of an
+// object.
 func mistyped(err error) string {
 	var typed *json.UnmarshalTypeError
 	if !errors.As(err, &typed) {
@@ -188,7 +187,7 @@ func mistyped(err error) string {
 	return field + ": unexpected " + typed.Value
 }
 
-// object wraps what must be a JSON object or null.
+// object wraps v, which must be a JSON object or null.
 func object(field string, v any) (*unstructured.Unstructured, error) {
 	switch v := v.(type) {
 	case nil:

@@ -23,13 +23,11 @@ const (
 	// writeTimeout counts from the end of the header: reading, deciding for up
 	// to 30 s, and writing.
 	writeTimeout = readTimeout + maxTimeout + 10*time.Second
-	// idleTimeout is longer than the 90 s after which API servers close idle
-	// connections themselves, so that the server does not close one that is
-	// just being used again.
+	// idleTimeout is longer than the 90 s after which API servers close idle connections
+	// themselves, so that the server does not close one that a client is about to use.
 	idleTimeout = 2 * time.Minute
-	// maxHeader is ample: API servers send a few short fields, and perhaps a
-	// token. A header of the shortest fields takes twenty times its length in
-	// memory.
+	// maxHeader is sufficient: API servers send a few short fields, and perhaps a token. A
+	// header of the shortest fields takes twenty times its length in memory.
 	maxHeader = 12 << 10
 	// drainTimeout is the default for Server.Drain: as long as any API server
 	// waits for an answer.
@@ -43,25 +41,24 @@ type Server struct {
 	Handler *Handler
 	// Certificate returns the certificate for a handshake.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Delay is how long Run goes on accepting connections after ctx is done,
-	// for clients that do not know yet that it stops.
+	// Delay is how long Run still accepts connections after ctx is done, for clients that do
+	// not know yet that the server stops.
 	Delay time.Duration
-	// Connections bounds how many connections there may be, three quarters of it from
-	// one address. 0 means 1,000.
+	// Connections bounds the number of connections, three quarters of it from one address.
+	// 0 means 1,000.
 	Connections int
-	// Drain bounds how long requests under way may take after that; 0 means 30 s.
+	// Drain bounds how long requests may take to finish after Delay; 0 means 30 s.
 	Drain time.Duration
 }
 
-// Run serves on l until ctx is done. Then /readyz turns false and every answer
-// asks the client to close its connection; after Delay l is closed; requests
-// under way finish, within Drain, and so do those that come on connections that
-// were in use a moment ago; and Run returns nil. It returns an error if serving
-// ends before that or some requests had to be cut off. Run closes l in any case.
-// A Server runs once.
+// Run serves on l until ctx is done. Then /readyz fails, and every response asks the client to
+// close its connection. After Delay, Run closes l. It waits, at most for Drain, for requests
+// that have begun and for those that arrive on connections that were in use shortly before, and
+// returns nil. It returns an error if serving ends earlier or if requests had to be cut off.
+// Run closes l in any case. A Server can run only once.
 //
-// http.Server.Shutdown alone would lose requests: from its first moment on it
-// drops what it reads from HTTP/1.1 connections, which is what API servers use.
+// http.Server.Shutdown alone would lose requests: as soon as it is called, it drops what it
+// reads from HTTP/1.1 connections, which API servers use.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	log := s.Handler.log
 	conns := newConnections(l, cmp.Or(s.Connections, defaultConnections))
@@ -77,7 +74,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeader,
 		ConnState:         conns.changed,
 		ConnContext:       conns.context,
-		// Broken handshakes of probes and scanners are not worth an error.
+		// Failed handshakes of probes and scanners are not errors of the server.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	// API servers call webhooks by HTTP/1.1, so that their requests spread over
@@ -107,16 +104,16 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		case <-time.After(s.Delay):
 		}
 	}
-	// ctx is done; requests under way get their time nevertheless.
+	// ctx is done, but requests that have begun may finish within drain.
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	l.Close() // an error could only say that it is closed
+	l.Close() // the error only says that it is closed already
 	<-served
 	conns.wait(limit)
 	err := server.Shutdown(limit)
 	if err != nil {
-		// Shutdown leaves connections open when its time is up. The requests'
-		// contexts end with them.
+		// Shutdown leaves connections open when its time is up. Close also ends the requests'
+		// contexts.
 		err = errors.Join(fmt.Errorf("requests were cut off after %s: %w", drain, err), server.Close())
 	}
 	log.Info("stopped")
@@ -130,7 +127,7 @@ func (s *Server) tlsConfig() *tls.Config {
 		return config
 	}
 	config.NextProtos = []string{"http/1.1"} // as http.Server sets it for config itself
-	// A ticket would stay valid after the authority of its holder was removed.
+	// A session ticket would stay valid after the client's authority was removed.
 	config.SessionTicketsDisabled = true
 	asking := config.Clone()
 	asking.ClientAuth = tls.VerifyClientCertIfGiven
@@ -144,8 +141,8 @@ func (s *Server) tlsConfig() *tls.Config {
 	return config
 }
 
-// TLSConfig serves what get returns, over TLS 1.3 and nothing older: every API
-// server that can call a webhook of version v1 speaks it.
+// TLSConfig returns a configuration with the certificate that get returns. It requires TLS 1.3,
+// which every API server that can call a v1 webhook supports.
 func TLSConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: get}
 }

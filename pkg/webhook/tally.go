@@ -5,23 +5,22 @@ import (
 	"strings"
 )
 
-// tally lists what some steps say of each actor, once and in the order of their first
-// steps.
+// tally collects something about each actor of some steps, once for each actor and in the order
+// of their first steps.
 type tally[T interface{ name() actorName }] struct {
 	list     []T
-	last     int               // index in list of what find returned last
-	unsorted bool              // list is not in the order of names
-	at       map[actorName]int // index in list, if there are many and it is unsorted
+	last     int               // index in list that find returned last
+	unsorted bool              // list is not sorted by name
+	at       map[actorName]int // index in list by name; used if list is long and not sorted
 }
 
-// manyActors is how many names are compared one by one at most.
+// manyActors is up to how many names are compared one by one.
 const manyActors = 16
 
-// find returns the index in list of an actor, which is the list's length if the
-// actor is new: then the caller has to append it. The steps of one actor follow each
-// other, those of policies are in the order of names, and the second round has the
-// order of the first, so the last or the next one is nearly always the right one, or
-// a new one is greater than all.
+// find returns the index of an actor in list. If the actor is new, that is the length of list,
+// and the caller has to append it. The steps of one actor are consecutive, those of policies
+// are sorted by name, and the second round has the order of the first. So it is nearly always
+// the last index or the next one, or the actor is new and greater than all.
 func (t *tally[T]) find(name actorName) int {
 	for i := t.last; i < len(t.list) && i < t.last+2; i++ {
 		if t.list[i].name() == name {
@@ -33,7 +32,7 @@ func (t *tally[T]) find(name actorName) int {
 	return t.last
 }
 
-// search is find without a guess.
+// search is find without trying the last and the next index.
 func (t *tally[T]) search(name actorName) int {
 	if !t.unsorted {
 		if n := len(t.list); n == 0 || t.list[n-1].name().compare(name) < 0 {

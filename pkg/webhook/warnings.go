@@ -18,8 +18,8 @@ const (
 	maxWarnings = 4 << 10 // bytes of all
 )
 
-// shadowWarnings tell the client what would have been done to the object by a stage that
-// is not enforced and by policies that are not: all of it, or what is to warn.
+// shadowWarnings returns warnings about what a stage that is not enforced, or policies that are
+// not, would have done: all, or only those in mode warn.
 func shadowWarnings(r *engine.Record, all bool) []string {
 	var did acts
 	var out, refusals []string
@@ -41,7 +41,7 @@ func shadowWarnings(r *engine.Record, all bool) []string {
 	return append(out, refusals...)
 }
 
-// actorWords names an actor in a warning.
+// actorWords returns the words for an actor in a warning.
 func actorWords(member string, n actorName) string {
 	if n.binding == "" {
 		return fmt.Sprintf("%s %q", member, cut(n.policy, maxWarning/2))
@@ -65,9 +65,8 @@ func (a *actors) warnings(member, verb string) []string {
 	return out
 }
 
-// boundWarnings returns warnings that reach a client whole: without control
-// characters, with which a server drops a warning, and cut to what a server
-// passes on.
+// boundWarnings returns warnings that the server passes on unchanged: without control
+// characters, for which a server drops a warning, and within the server's limits on length.
 func boundWarnings(list []string) []string {
 	if len(list) == 0 {
 		return nil
@@ -94,6 +93,6 @@ func printable(s string) string {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return unicode.ReplacementChar
 		}
-		return r // also for bytes that are no character
+		return r // also for bytes that are not valid UTF-8
 	}, s)
 }

@@ -2,25 +2,24 @@ package webhook
 
 import "math/bits"
 
-// Sizes in bytes of the parts of a tree, in Go 1.26 on a machine of 64 bits.
+// Sizes in bytes of the parts of a tree, in Go 1.26 on a 64-bit machine.
 const (
-	stringSize = 16 // the header of a string, and what an any refers to that holds one
+	stringSize = 16 // the string header, in memory of its own that an any refers to
 	valueSize  = 16 // an any
 	numberSize = 8
 	mapSlot    = 33 // a name, a value and a byte that says whether there are any
 	mapHeader  = 48
 	mapGroup   = 8 // slots that are allocated together
 	listHeader = 24
-	// levelSize is the stack that walking one level of a tree needs: some 300
-	// bytes, twice that in a stack that doubles, and the old stack beside it.
+	// levelSize is the stack that walking one level of a tree needs: some 300 bytes, twice that
+	// in a stack that grows by doubling, and the old stack during the copy.
 	levelSize = 1 << 10
 )
 
-// maxDepth is the nesting that both decoders allow, which is what a server
-// allows.
+// maxDepth is the nesting that both decoders allow. A server allows the same.
 const maxDepth = 10_000
 
-// mapCost returns the size of a map[string]any that is made for n fields.
+// mapCost returns the size of a map[string]any that is allocated for n fields.
 func mapCost(n int) int {
 	slots := mapGroup
 	if n > mapGroup {
@@ -49,7 +48,7 @@ func WeighJSON(data []byte) int64 {
 					i++
 				}
 			}
-			sum += int64(stringSize + 3*(i-from)) // unquoted in a buffer of its own
+			sum += int64(stringSize + 3*(i-from)) // unescaped in a buffer of its own
 		case '{', '[':
 			if depth < len(open) {
 				open[depth] = 0
@@ -57,7 +56,7 @@ func WeighJSON(data []byte) int64 {
 				open = append(open, 0)
 			}
 			if depth++; depth > maxDepth {
-				return sum // it is refused before anything of it is made
+				return sum // the decoder refuses it before it allocates anything
 			}
 			if depth > deepest {
 				deepest = depth
@@ -72,8 +71,7 @@ func WeighJSON(data []byte) int64 {
 				break
 			}
 			depth--
-			// Both grow while they are read, so they are allocated several
-			// times.
+			// Both grow while they are decoded, so they are allocated several times.
 			if n := open[depth] + 1; c == '}' {
 				sum += 2 * int64(mapCost(n))
 			} else {

@@ -1,9 +1,9 @@
-// Package layout answers one question: how does an expression stand on its lines?
+// Package layout answers one question: how is an expression laid out on lines?
 //
-// It lays out what is yet to be written, such as the policies that a migration makes,
-// and what somebody has written, with its comments. It knows how CEL is spelt and not what
-// it means: whoever changes the text of a policy has to make sure that it still says the
-// same, as package cel does.
+// It lays out generated expressions, such as those of policies that a migration makes, and
+// expressions that people wrote, with their comments. It knows the syntax of CEL's tokens and
+// not its meaning: a caller that changes the text of a policy has to check that the meaning is
+// the same, as package syntax does.
 package layout
 
 import (
@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// Width is how many columns a line of an expression may have.
+// Width is the largest number of columns of a line.
 const Width = 100
 
-// A Doc is text that can be laid out over lines: a group stands on one line if it
-// fits there; if not, all breaks that are directly in it become new lines. It is
-// the usual way to print programs (Wadler, "A prettier printer").
+// A Doc is text that can be laid out over lines: a group is on one line if it fits; if not, all
+// breaks directly in it become new lines. This is the usual way to format programs (Wadler, "A
+// prettier printer").
 type Doc struct {
 	kind  docKind
 	text  string
@@ -29,23 +29,23 @@ const (
 	textDoc docKind = iota
 	concatDoc
 	groupDoc
-	nestDoc // its lines stand two columns further in
+	nestDoc // its lines are indented by two more columns
 	breakDoc
 	remarkDoc // a comment that ends its line
 	lineDoc   // a comment that has a line of its own
-	freshDoc  // what follows a comment stands on a line as deep as this
+	freshDoc  // the text after a comment, on a new line of the same depth
 )
 
-// Text is a text that has no breaks.
+// Text returns a text without breaks.
 func Text(s string) Doc { return Doc{kind: textDoc, text: s} }
 
-// Concat is one after the other.
+// Concat returns parts one after the other.
 func Concat(parts ...Doc) Doc { return Doc{kind: concatDoc, parts: parts} }
 
-// Group is one after the other, on one line if possible.
+// Group returns parts one after the other, on one line if possible.
 func Group(parts ...Doc) Doc { return Doc{kind: groupDoc, parts: parts} }
 
-// Nest is one after the other, with new lines two columns further in.
+// Nest returns parts one after the other, with new lines indented by two more columns.
 func Nest(parts ...Doc) Doc { return Doc{kind: nestDoc, parts: parts} }
 
 // Line is a blank or a new line, Softline is nothing or a new line.
@@ -54,7 +54,7 @@ var (
 	Softline = Doc{kind: breakDoc}
 )
 
-// placedDoc is a document that is yet to be printed.
+// placedDoc is a document that is still to be printed, with its indentation.
 type placedDoc struct {
 	Doc
 	indent int
@@ -91,7 +91,7 @@ func (p *printer) write(s string, indent int) {
 	p.column = columnAfter(p.column, s)
 }
 
-// columnAfter returns where a text ends that begins at a column.
+// columnAfter returns the column after a text that begins at a column.
 func columnAfter(column int, s string) int {
 	if i := strings.LastIndexByte(s, '\n'); i >= 0 {
 		return utf8.RuneCountInString(s[i+1:])
@@ -159,9 +159,9 @@ func lastLine(b []byte) string {
 	return string(b)
 }
 
-// fits reports whether a group, on one line, and what follows it up to the next
-// possible new line need no more than so many columns. A group with a comment before
-// something else of it does not fit.
+// fits reports whether a group, on one line, and the text after it up to the next possible new
+// line fit into a number of columns. A group with a comment that is not at its end does not
+// fit.
 func fits(g placedDoc, after []placedDoc, columns int) bool {
 	g.flat = true
 	todo := []placedDoc{g}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Format lays out an expression that somebody wrote. Words, signs and comments are those of
-// the expression, in their order, except that commas behind the last element are left out.
-// It returns an error for what is no expression, but does not find every mistake.
+// Format lays out an expression that somebody wrote. It keeps words, signs and comments in
+// their order, except that it removes trailing commas. It returns an error for a text that is
+// no expression, but does not find every mistake.
 func Format(expression string) (string, error) {
 	tokens, err := Tokens(expression)
 	if err != nil {
@@ -33,7 +33,7 @@ type reader struct {
 	failed error
 }
 
-// maxDepth is more than what the parser of cel-go takes.
+// maxDepth exceeds the nesting that cel-go's parser accepts.
 const maxDepth = 1000
 
 var errDepth = errors.New("the expression is nested too deeply")
@@ -42,11 +42,11 @@ var errDepth = errors.New("the expression is nested too deeply")
 type node struct {
 	doc   Doc
 	chain *Doc // of a conditional
-	// operand is what stands in the parentheses of a conditional in such.
+	// operand is the form for a conditional in parentheses within a conditional.
 	operand *Doc
 	open    Doc
 	end     Doc
-	list    bool // a list that is written out
+	list    bool // a list literal
 	name    bool // one identifier and nothing else
 }
 
@@ -109,7 +109,8 @@ func (p *reader) sign(s string) Doc {
 	return p.take()
 }
 
-// closing is sign for the end of something, whose comments belong to what is inside.
+// closing is sign for a closing bracket. It returns separately the comments before it, which
+// belong to the inside.
 func (p *reader) closing(s string) (inside, end Doc) {
 	if !p.is(s) {
 		p.fail()
@@ -189,7 +190,7 @@ func (p *reader) unary() node {
 	return node{doc: Concat(append(parts, p.member().doc)...)}
 }
 
-// manyCalls is how many calls of members are a chain that breaks before its dots.
+// manyCalls is from how many member calls on a chain is broken before its dots.
 const manyCalls = 3
 
 func (p *reader) member() node {
@@ -248,7 +249,8 @@ func (p *reader) member() node {
 	return node{}
 }
 
-// primary returns the beginning of a member. name says that it may be the name of a type.
+// primary returns the beginning of a member expression. name says that it may be the name of a
+// type.
 func (p *reader) primary() (n node, name bool) {
 	t := p.next()
 	switch {
@@ -290,7 +292,7 @@ func (p *reader) primary() (n node, name bool) {
 	return node{}, false
 }
 
-// elements reads what is listed up to the closing sign.
+// elements reads elements up to the closing sign.
 func (p *reader) elements(end string, pairs bool) (nodes []node, commas []Doc) {
 	if end != ")" && p.is(",") { // of no element, as in [,]
 		comma, after := p.next(), &p.tokens[p.at+1]
@@ -341,7 +343,7 @@ func docsOf(nodes []node) []Doc {
 	return docs
 }
 
-// enclosed reads a literal that begins with a bracket; typ is what stands before it.
+// enclosed reads a literal that begins with a bracket; typ is the type before it.
 func (p *reader) enclosed(typ Doc, end string, pairs bool) Doc {
 	bare := p.next().remark == ""
 	open := Concat(typ, p.take())
@@ -389,8 +391,8 @@ func (p *reader) call(function Doc, name string) Doc {
 	return Macro(Doc{}, Concat(begin...), docs[vars:], commas[vars:], end)
 }
 
-// Variables returns how many of a macro's arguments are names of variables, if it is
-// called as a member with so many; 0 if it is no macro.
+// Variables returns how many of a macro's arguments are names of variables, if it is called as
+// a member with that many arguments; 0 if there is no such macro.
 func Variables(macro string, arguments int) int {
 	vars := 0
 	switch macro {

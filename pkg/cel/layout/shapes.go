@@ -1,13 +1,13 @@
 package layout
 
-// Conditional is `test ? yes : no`. chain, if it is not nil, is what ConditionalChain
-// returned for no: one conditional behind the colon of another stands below it, and
-// not further in. mark and colon are the two signs.
+// Conditional returns `test ? yes : no`. mark and colon are the two signs. If no is another
+// conditional, chain is what ConditionalChain returned for it, which is put below this one
+// without more indentation; else chain is nil.
 func Conditional(test, mark, yes, colon, no Doc, chain *Doc) Doc {
 	return Group(Nest(test, conditionalRest(mark, yes, colon, no, chain)))
 }
 
-// ConditionalChain is the layout of the same conditional behind the colon of another.
+// ConditionalChain returns the layout of a conditional after the colon of another one.
 func ConditionalChain(test, mark, yes, colon, no Doc, chain *Doc) Doc {
 	return Concat(Nest(test), conditionalRest(mark, yes, colon, no, chain))
 }
@@ -20,18 +20,18 @@ func conditionalRest(mark, yes, colon, no Doc, chain *Doc) Doc {
 	return Concat(rest, Nest(no))
 }
 
-// Joined is operands with operators between them, each from the same column on:
+// Joined returns operands with operators between them, all starting at the same column:
 // conditions, and lists with +.
 func Joined(operands, operators []Doc) Doc {
 	return Group(Concat(interleave(operands, operators)...))
 }
 
-// Sum is Joined with all operands but the first further in.
+// Sum returns Joined with all operands but the first indented.
 func Sum(operands, operators []Doc) Doc {
 	return Group(operands[0], Nest(interleave(operands, operators)[1:]...))
 }
 
-// interleave returns all operands, each with the operator and a break behind it.
+// interleave returns all operands, each followed by its operator and a break.
 func interleave(operands, operators []Doc) []Doc {
 	parts := []Doc{operands[0]}
 	for i, op := range operators {
@@ -40,16 +40,16 @@ func interleave(operands, operators []Doc) []Doc {
 	return parts
 }
 
-// Parens is an operand in parentheses, Tight is one that keeps them on its own lines.
+// Parens returns an operand in parentheses.
 func Parens(open, operand, end Doc) Doc {
 	return Group(open, Nest(Softline, operand), Softline, end)
 }
 
-// Tight is an operand between signs that stand on its own lines: [JSONPatch{…}].
+// Tight returns an operand between signs without breaks next to them: [JSONPatch{…}].
 func Tight(open, operand, end Doc) Doc { return Concat(open, operand, end) }
 
-// Enclosed is a list between signs: arguments, elements, fields. commas are as many as
-// elements but one.
+// Enclosed returns a list between signs: arguments, elements, fields. There must be one comma
+// less than elements.
 func Enclosed(open Doc, elements, commas []Doc, end Doc) Doc {
 	if len(elements) == 0 {
 		return Concat(open, end)
@@ -65,8 +65,8 @@ func list(elements, commas []Doc) Doc {
 	return Concat(parts...)
 }
 
-// Macro is a call such as list.all(x, …). begin is the call up to and with the comma behind
-// the variables, which stay on its line; each body has a line of its own if they do not fit.
+// Macro returns a call such as list.all(x, …). begin is the call up to the comma after the
+// variables, which stay on its line; each body has a line of its own if they do not fit.
 func Macro(receiver, begin Doc, bodies, commas []Doc, end Doc) Doc {
 	grouped := make([]Doc, len(bodies))
 	for i, b := range bodies {
@@ -75,13 +75,12 @@ func Macro(receiver, begin Doc, bodies, commas []Doc, end Doc) Doc {
 	return Concat(receiver, Group(begin, Nest(Line, list(grouped, commas)), Softline, end))
 }
 
-// Index is operand[index].
+// Index returns operand[index].
 func Index(operand, open, index, end Doc) Doc {
 	return Concat(operand, Group(open, Nest(Softline, index), Softline, end))
 }
 
-// Chain is calls of members one behind the other, each on a line of its own if they do not
-// fit.
+// Chain returns a chain of member calls, each on a line of its own if they do not fit.
 func Chain(receiver Doc, calls []Doc) Doc {
 	parts := []Doc{receiver}
 	for _, c := range calls {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Kind tells tokens apart.
+// Kind is the kind of a token.
 type Kind uint8
 
 // The kinds of tokens.
 const (
-	End        Kind = iota // behind the last one
+	End        Kind = iota // after the last token
 	Identifier             // also in backticks
 	Number
 	String // and bytes
@@ -23,24 +23,24 @@ const (
 type Token struct {
 	Kind Kind
 	Text string
-	// At is where it begins, in bytes.
+	// At is the offset of its first byte.
 	At int
 
-	// lead are the comments on lines of their own before it, remark is the one behind
+	// lead are the comments on lines of their own before the token, remark is the comment after
 	// it on its line.
 	lead   []string
 	remark string
 }
 
-// Errors of Tokens. What was read before them is returned, too.
+// Errors of Tokens. The tokens before them are returned, too.
 var (
 	errOpenText = errors.New("a text has no end")
 	errSign     = errors.New("unknown sign")
 )
 
-// Tokens cuts an expression into tokens, the last of which is an End. An expression that
-// somebody is still writing has tokens, too: a text without an end is one that goes on to
-// the end, beside an error.
+// Tokens splits an expression into tokens, the last of which is an End. It also works for an
+// expression that is being edited: a string without an end goes on to the end of the text, and
+// the error says so.
 func Tokens(expression string) ([]Token, error) {
 	var out []Token
 	var lead []string
@@ -160,8 +160,8 @@ func scanNumber(s string) int {
 
 func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
-// scanString returns the length of the string or bytes that s begins with, 0 if it is
-// something else.
+// scanString returns the length of the string or bytes literal at the beginning of s, 0 if
+// there is none.
 func scanString(s string) (int, error) {
 	n := 0
 	if n < len(s) && s[n]|0x20 == 'b' {
@@ -192,11 +192,11 @@ func scanString(s string) (int, error) {
 	return len(s), errOpenText
 }
 
-// infix are the signs that stand at the end of a line if the operand behind them is on the
-// next one.
+// infix are the signs that stay at the end of a line if the operand after them is on the next
+// one.
 var infix = []string{"&&", "||", "+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "in", ","}
 
-// settleRemarks moves comments around signs behind these, so that "a // why" and "&& b"
+// settleRemarks moves comments before infix signs behind them, so that "a // why" and "&& b"
 // become "a && // why" and "b".
 func settleRemarks(tokens []Token) {
 	for i := 1; i+1 < len(tokens); i++ {

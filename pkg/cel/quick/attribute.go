@@ -9,15 +9,15 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// attribute is what cel-go calls one: a.b.?c[d]. It costs one for the name and one for
+// attribute is an attribute in cel-go's sense: a.b.?c[d]. It costs 1 for the name and 1 for
 // each step that finds something.
 type attribute struct {
 	base  part
 	steps []step
 	// optional says that the base is an optional.
 	optional bool
-	// own is what the attribute costs beside its steps if its value is observed: one
-	// more than if it is not, but for that of a ?:.
+	// own is the cost of the attribute without its steps if its value is observed: 1 more than
+	// if it is not, except for the attribute of a ?:.
 	own int64
 }
 
@@ -28,8 +28,9 @@ type step struct {
 	optional bool
 }
 
-// attribute reads an attribute. It reports whether e is one, taken or not: then
-// nothing else takes it, and to try would take twice the time at each step into it.
+// attribute reads an attribute. is says that e is an attribute, even if it is not supported:
+// then the caller must not try other readers, which would take twice the time at each step into
+// it.
 func (r *reader) attribute(e ast.Expr) (_ *attribute, is bool) {
 	var steps []step
 	for {
@@ -69,7 +70,7 @@ func (r *reader) attribute(e ast.Expr) (_ *attribute, is bool) {
 	return a, true
 }
 
-// step reads the last step of an attribute and returns what it is made from.
+// step reads the last step of an attribute and returns its operand.
 func (r *reader) step(e ast.Expr) (step, ast.Expr) {
 	if e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly() && r.checked.ReferenceMap()[e.ID()] == nil {
 		return step{name: e.AsSelect().FieldName()}, e.AsSelect().Operand()
@@ -97,8 +98,8 @@ func (a *attribute) isOptional() bool {
 	return a.optional || slices.ContainsFunc(a.steps, func(s step) bool { return s.optional })
 }
 
-// value returns the part for an attribute without optional steps, nil for any other
-// and for none.
+// value returns the part for an attribute without optional steps, nil for an attribute that has
+// some and for a nil one.
 func (a *attribute) value(observed bool) part {
 	if a == nil || a.isOptional() {
 		return nil
@@ -114,7 +115,7 @@ func (a *attribute) value(observed bool) part {
 			return a.get(observed)
 		}
 	}
-	// Most attributes are of names only.
+	// Most attributes have only names as steps.
 	return func(f *frame) (any, bool) {
 		v, ok := base(f)
 		for _, name := range names {
@@ -132,7 +133,7 @@ func (a *attribute) value(observed bool) part {
 	}
 }
 
-// get returns the part for any attribute. If a step finds nothing it declines, unless
+// get returns the part for any attribute. If a step finds nothing, the part declines, unless
 // that step or one before it is optional.
 func (a *attribute) get(observed bool) part {
 	base, steps, own, isOptional := a.base, a.steps, a.own, a.optional
@@ -188,8 +189,8 @@ func (r *reader) name(name string) part {
 	if !r.Metered {
 		name = strings.TrimPrefix(name, ".")
 	}
-	// With a dot, nobody observes the steps that follow inside a loop: cel-go knows
-	// what they cost.
+	// The following steps of a name with a leading dot are not observed within a loop: cel-go's
+	// cost differs there, so leave it to cel-go.
 	root, ok := r.Roots[name]
 	if !ok {
 		return nil
@@ -233,7 +234,7 @@ func (r *reader) has(s ast.SelectExpr) part {
 	}
 }
 
-// member finds what a map has under a name, or a list at an index.
+// member returns the value of a map under a name, or of a list at an index.
 func member(of, key any) (value any, has, ok bool) {
 	switch key := key.(type) {
 	case string:
@@ -250,7 +251,7 @@ func member(of, key any) (value any, has, ok bool) {
 	return nil, false, false
 }
 
-// optional reads an expression whose value is an optional; what is in it goes to d.
+// optional reads an expression whose value is an optional; its content goes to d.
 func (r *reader) optional(e ast.Expr, d dest, observed bool) part {
 	if a, is := r.attribute(e); is {
 		if a == nil || !a.isOptional() {

@@ -11,9 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// List and Map are what an expression itself makes. Their elements are not
-// converted as those of data are when they get into an Object (spec §7.2), so the
-// two differ there; everywhere else they are like data.
+// List and Map are made by the expression itself. Unlike data, their elements are not converted
+// when they become part of an Object (spec §7.2); in all other respects they are like data.
 type (
 	List []any
 	Map  map[string]any
@@ -39,12 +38,12 @@ func mapOf(v any) (map[string]any, bool) {
 	return nil, false
 }
 
-// traversal is the cost of looking at all of a size.
+// traversal is the cost of reading a value of a size.
 func traversal(size int64) int64 {
 	return int64(math.Ceil(float64(size) * common.StringTraversalCostFactor))
 }
 
-// sizeOf is the size that cel-go sees in a value: a string's is its code points.
+// sizeOf returns the size of a value in cel-go's sense: for a string, its code points.
 func sizeOf(v any) int64 {
 	switch v := v.(type) {
 	case string:
@@ -61,10 +60,10 @@ func sizeOf(v any) int64 {
 	return 1
 }
 
-// typ is a type of CEL, by its name.
+// typ is the name of a CEL type.
 type typ string
 
-// typeName returns the CEL type of data, "" for what does not belong there.
+// typeName returns the CEL type of data, "" for a value that is not data.
 func typeName(v any) typ {
 	switch v := v.(type) {
 	case nil:
@@ -103,8 +102,8 @@ func isScalar(v any) bool {
 	return false
 }
 
-// equal compares scalars. It declines numbers of two types, and lists and maps whose
-// elements it would have to compare with each other.
+// equal compares scalars. It declines numbers of different types, and lists and maps whose
+// elements would have to be compared.
 func equal(x, y any) (same, ok bool) {
 	switch a, b := typeName(x), typeName(y); {
 	case a == "" || b == "":
@@ -157,7 +156,7 @@ func field(v any) (any, bool) {
 	return v, Shareable(v)
 }
 
-// item returns the Go value of an element, which is not looked into.
+// item returns the Go value of an element. It does not convert nested values.
 func item(v any) (any, bool) {
 	switch m := v.(type) {
 	case nil:
@@ -196,10 +195,10 @@ func Shareable(data any) bool {
 	return false
 }
 
-// Convert rebuilds maps and lists whose parts change, shares all others, and passes
-// all leaves that are neither null, bool nor string to leaf.
+// Convert returns a copy of data in which leaf has converted all leaves other than null, bools
+// and strings. It copies only maps and lists whose parts change, and shares all others.
 func Convert(data any, leaf func(any) (any, bool)) (any, bool) {
-	// What is returned as it came keeps its interface, which saves an allocation.
+	// Unchanged values are returned in their own interface, which saves an allocation.
 	switch v := data.(type) {
 	case nil, bool:
 		return data, true
@@ -251,7 +250,7 @@ func Convert(data any, leaf func(any) (any, bool)) (any, bool) {
 	return leaf(data)
 }
 
-// same reports whether a conversion returned what it was given.
+// same reports whether a conversion returned its argument.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -1,18 +1,17 @@
-// Package quick answers one question: what is the value of this expression, if only
-// plain data is looked at?
+// Package quick answers one question: what is the value of this expression, if only plain data
+// is involved?
 //
-// It is a second way to run what cel-go has parsed and checked, without a CEL value for
-// everything that is looked at in between. It takes a part of the language, and of that
-// only what has no error: where something is missing, of another type, or near a bound,
-// it declines, and cel-go evaluates the expression from the beginning. So it decides
-// nothing that cel-go would decide otherwise, and no error is its own. It counts what
-// cel-go counts.
+// It is a second way to evaluate expressions that cel-go has parsed and checked, without a CEL
+// value for each intermediate result. It supports a part of the language, and only evaluations
+// without errors: if something is missing, of another type, or near a limit, it declines, and
+// cel-go evaluates the expression from the beginning. So its results are those of cel-go, and
+// it returns no errors of its own. It counts the same cost as cel-go.
 //
-// One table has the functions that it takes: the overloads, by which the operands' types
-// are known, what a call costs, and how it is evaluated. Whether a call is taken depends
-// on the overloads that the checker found for it, and what becomes of a value on the
-// type that the checker gave it. Macros have no overloads: they are known by the
-// comprehensions that they are short for.
+// One table has the functions that it supports: the overloads, which determine the operands'
+// types, the cost of a call, and how it is evaluated. Whether a call is supported depends on
+// the overloads that the checker found for it, and the conversion of a value on the type that
+// the checker gave it. Macros have no overloads: they are recognized by the comprehensions into
+// which they expand.
 //
 // # What it does not take
 //
@@ -40,6 +39,6 @@
 //	slice sort split strings.quote sub subresource sum timestamp trim uint unwrapOpt
 //	upperAscii url validate
 //
-// Of the functions in its table it takes operands that are null, bool, string, int and
-// double, and lists and maps of these.
+// The functions in its table support operands that are null, bool, string, int and double, and
+// lists and maps of these.
 package quick

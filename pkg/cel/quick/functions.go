@@ -14,30 +14,32 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// function is one that this package takes: for which operands, by the overloads that
-// the checker allows; what a call costs beside its operands; and how it is evaluated.
-// Costs are those of cel-go's interpreter/runtimecost.go and of k8s.io/apiserver's
-// pkg/cel/library/cost.go. Overload ids are unique among all functions.
+// function is a supported function: its operands, by the overloads that the checker allows; the
+// cost of a call without its operands; and how it is evaluated. Costs are those of cel-go's
+// interpreter/runtimecost.go and of k8s.io/apiserver's pkg/cel/library/cost.go. Overload ids
+// are unique among all functions.
 type function struct {
 	overloads []string
-	// sure says that only a call that is bound to its overload when it is compiled is
-	// taken, unmetered that it is taken only if costs are not counted.
+	// sure says that only calls are supported that are bound to their overload at compile time,
+	// unmetered that they are only supported if costs are not counted.
 	sure, unmetered bool
 
 	// One of apply, read, text and step evaluates a call.
 
-	// apply is for operands that are all evaluated, as data. Those that are not given
-	// are none. Beside cost it adds what depends on sizes.
+	// apply evaluates a call whose operands are all evaluated, as data. Missing operands are
+	// none. It adds costs that depend on sizes to f.
 	apply func(f *frame, x, y, z any) (any, bool)
 	cost  int64
-	// read is for all others. It is asked for data only, but if flows for every dest.
+	// read is for all other calls. It is called for data only, unless flows is set, which is
+	// for every dest.
 	read  func(r *reader, c call) part
 	flows bool
-	// optional says that read knows calls whose value is an optional.
+	// optional says that read supports calls whose value is an optional.
 	optional bool
-	// text writes a string; with read, where one is put together.
+	// text writes a string to a text that is being concatenated. It is used in addition to
+	// read.
 	text func(r *reader, c call) *text
-	// step is for those that are part of an attribute.
+	// step is for calls that are part of an attribute.
 	step stepKind
 }
 
@@ -73,7 +75,7 @@ var functions = map[string]*function{
 	operators.GreaterEquals:   {cost: 1, apply: order(func(x, y int64) bool { return x >= y }), overloads: []string{overloads.GreaterEqualsInt64}},
 	operators.In:              {read: membership, overloads: []string{overloads.InList, overloads.InMap}},
 
-	// Numbers, of 32 bits, so that nothing overflows.
+	// Numbers must fit 32 bits, so that nothing overflows.
 	operators.Subtract: {cost: 1, apply: arithmetic(func(x, y int64) int64 { return x - y }), overloads: []string{overloads.SubtractInt64}},
 	operators.Add:      {read: sum, flows: true, text: sumOfTexts, overloads: []string{overloads.AddInt64, overloads.AddString, overloads.AddList}},
 
@@ -120,7 +122,7 @@ func not(_ *frame, x, _, _ any) (any, bool) {
 	return !b, ok
 }
 
-// junction is && or ||, whose left operand alone decides if it is ending.
+// junction returns a reader for && or ||. If the left operand is ending, it alone decides.
 func junction(ending bool) func(r *reader, c call) part {
 	return func(r *reader, c call) part {
 		left, right := r.value(c.args[0]), r.value(c.args[1])
@@ -183,8 +185,8 @@ func order(holds func(x, y int64) bool) func(f *frame, x, y, z any) (any, bool) 
 	}
 }
 
-// membership reads x in list and x in map. If the list is literal and of scalars
-// cel-go makes a set of it, which costs nothing.
+// membership reads x in list and x in map. cel-go makes a set of a literal list of scalars,
+// whose look-up costs nothing.
 func membership(r *reader, c call) part {
 	if r.inNothing(c.e) {
 		return constant(false)
@@ -240,8 +242,8 @@ func membership(r *reader, c call) part {
 	}
 }
 
-// namesIn returns a literal list as a set if it is of strings. Many are long, and
-// cel-go does not charge for it.
+// namesIn returns a literal list of strings as a set, nil for other lists. Many such lists are
+// long, and cel-go charges nothing for the look-up.
 func namesIn(list ast.Expr) map[string]bool {
 	if list.Kind() != ast.ListKind {
 		return nil
@@ -257,7 +259,7 @@ func namesIn(list ast.Expr) map[string]bool {
 	return set
 }
 
-// arithmetic is of integers that cannot overflow.
+// arithmetic applies of to integers that cannot overflow.
 func arithmetic(of func(x, y int64) int64) func(f *frame, x, y, z any) (any, bool) {
 	return func(_ *frame, x, y, _ any) (any, bool) {
 		m, ok := small(x)
@@ -289,8 +291,8 @@ func sum(r *reader, c call) part {
 // makesList reports whether the expression makes its elements.
 func makesList(e ast.Expr) bool { return e.Kind() == ast.ListKind || e.Kind() == ast.ComprehensionKind }
 
-// joined is a list behind another. cel-go converts the elements to Go values on the
-// way, where null and what an expression made become something else.
+// joined concatenates lists. cel-go converts the elements to Go values for that, which changes
+// nulls and elements that the expression made.
 var joined = function{cost: 1, apply: func(f *frame, a, b, _ any) (any, bool) {
 	x, isList := listOf(a)
 	y, isAlso := listOf(b)
@@ -315,8 +317,8 @@ var joined = function{cost: 1, apply: func(f *frame, a, b, _ any) (any, bool) {
 	return slices.Concat(x, y), true
 }}
 
-// sumOfItems reads a list behind another as the value of a field. Items that need more
-// than one conversion get it from cel-go.
+// sumOfItems reads a concatenation of lists as the value of a field. It declines items that
+// need more than one conversion.
 func (r *reader) sumOfItems(c call) part {
 	first, second := r.read(c.args[0], c.dest, true), r.read(c.args[1], c.dest, true)
 	if first == nil || second == nil {
@@ -358,7 +360,7 @@ func stringTest(test func(s, t string) bool, cost func(s, t int64) int64) func(f
 	}
 }
 
-// matches reads a test with a pattern that is written out.
+// matches reads a match with a literal pattern.
 func matches(r *reader, c call) part {
 	pattern := literalText(c.args[1])
 	of := r.value(c.args[0])
@@ -385,8 +387,8 @@ func matches(r *reader, c call) part {
 	}
 }
 
-// substring is that of a string in which bytes are code points, from the first bound
-// to the second or else to the end.
+// substring returns a part of a string that is all ASCII, from the first bound to the second or
+// else to the end.
 func substring(f *frame, x, from, to any) (any, bool) {
 	s, ok := x.(string)
 	if !ok || strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) {
@@ -406,7 +408,7 @@ func substring(f *frame, x, from, to any) (any, bool) {
 	return s[start:end], f.read(len(s))
 }
 
-// size is that of a list, a map or a string.
+// size returns the size of a list, a map or a string.
 func size(f *frame, x, _, _ any) (any, bool) {
 	switch v := x.(type) {
 	case string:
@@ -417,7 +419,7 @@ func size(f *frame, x, _, _ any) (any, bool) {
 	return nil, false
 }
 
-// join is a list of strings as one.
+// join concatenates the strings of a list.
 func join(f *frame, x, by, _ any) (any, bool) {
 	elements, isList := listOf(x)
 	between, isString := by.(string)
@@ -467,7 +469,7 @@ func flattened(r *reader, c call) part {
 	return r.read(c.args[0], operations, true)
 }
 
-// alternative evaluates an optional, and if it is empty another part.
+// alternative evaluates an optional, and another part if the optional is empty.
 func alternative(first, second part) part {
 	if first == nil || second == nil {
 		return nil
@@ -481,7 +483,7 @@ func alternative(first, second part) part {
 	}
 }
 
-// ofOptional is for functions of an optional, which cost one.
+// ofOptional is for functions of an optional, which cost 1.
 func ofOptional(apply func(v any, has bool) (any, bool)) func(r *reader, c call) part {
 	return func(r *reader, c call) part {
 		of := r.optional(c.args[0], data, true)

@@ -8,9 +8,8 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// comprehension reads what macros are short for: map, filter and transformList gather
-// what they yield in a list; all and exists ask a question of each element; optMap
-// binds a name. Others decline.
+// comprehension reads the expansions of macros: map, filter and transformList collect values in
+// a list; all and exists test each element; optMap binds a name. It declines all others.
 func (r *reader) comprehension(c ast.ComprehensionExpr, d dest) part {
 	result := isName(c.Result(), c.AccuVar())
 	switch {
@@ -24,11 +23,11 @@ func (r *reader) comprehension(c ast.ComprehensionExpr, d dest) part {
 	return nil
 }
 
-// loopVariable has a slot of its own: what computes it may run inside the loops that
-// read it, and has loops too.
+// loopVariable is a variable of a loop. It has a slot of its own, since the part that computes
+// it may run inside the loops that read it, and may have loops too.
 type loopVariable struct {
 	name string
-	read part // nil for the variable of what is gathered, which no expression may read
+	read part // nil for the accumulator, which no expression may read
 }
 
 // variable returns a variable of a loop, nil for other names.
@@ -54,16 +53,16 @@ func (r *reader) declare(name string) int {
 	return slot
 }
 
-// loop is a comprehension that looks at each element of a list or key of a map.
+// loop is a comprehension over the elements of a list or the keys of a map.
 type loop struct {
 	over         part
 	index, value int  // slots; index is -1 if there is none
 	test         part // nil: all elements are kept
-	// turnCost and keptCost are for each turn and each element that is kept.
+	// turnCost is the cost of each iteration, keptCost that of each element that is kept.
 	turnCost, keptCost int64
 }
 
-// within calls f while the variables of a loop are known.
+// within calls f while the variables of a loop are declared.
 func (r *reader) within(c ast.ComprehensionExpr, l *loop, f func()) {
 	known := len(r.loops)
 	defer func() { r.loops = r.loops[:known] }()
@@ -75,7 +74,7 @@ func (r *reader) within(c ast.ComprehensionExpr, l *loop, f func()) {
 	f()
 }
 
-// turn makes v the value of the loop's variable and reports whether it is kept.
+// turn sets the loop's variable to v and reports whether the element is kept.
 func (l *loop) turn(f *frame, i int, v any) (keep, ok bool) {
 	if l.index >= 0 {
 		f.loops[l.index] = int64(i)
@@ -94,8 +93,8 @@ func (l *loop) turn(f *frame, i int, v any) (keep, ok bool) {
 	return true, true
 }
 
-// gathered reads a loop that adds a list of one to what it has gathered, for each
-// element that passes a test if there is one.
+// gathered reads a loop that appends one value to its accumulator for each element, or for each
+// that passes a test.
 func (r *reader) gathered(c ast.ComprehensionExpr, d dest) part {
 	step := c.LoopStep()
 	var filter ast.Expr
@@ -117,7 +116,7 @@ func (r *reader) gathered(c ast.ComprehensionExpr, d dest) part {
 	if l.over == nil {
 		return nil
 	}
-	// What was gathered, the sum, and the list of one.
+	// The accumulator, the sum, and the list of one element.
 	l.keptCost = 1 + 1 + 10
 	var yield part
 	r.within(c, l, func() {
@@ -176,8 +175,8 @@ func (r *reader) gathered(c ast.ComprehensionExpr, d dest) part {
 	return r.finished(of, d)
 }
 
-// quantifier reads all and exists. Where a turn declines another might decide, but
-// cel-go knows that.
+// quantifier reads all and exists. If an iteration declines, a later one might decide, but that
+// is left to cel-go.
 func (r *reader) quantifier(c ast.ComprehensionExpr) part {
 	init, isBool := c.AccuInit().AsLiteral().(types.Bool)
 	ending := init == types.False
@@ -199,7 +198,7 @@ func (r *reader) quantifier(c ast.ComprehensionExpr) part {
 	if !isName(until, c.AccuVar()) {
 		return nil
 	}
-	// The condition, and the name of what was found so far.
+	// The condition, and the name of the accumulator.
 	l := &loop{over: r.value(c.IterRange()), turnCost: condition + 1}
 	if l.over == nil {
 		return nil
@@ -216,7 +215,7 @@ func (r *reader) quantifier(c ast.ComprehensionExpr) part {
 		}
 		f.Cost++ // the result's name
 		decided := false
-		// ask asks about one element, with so many after it, and reports whether the
+		// ask tests one element, which is followed by after others, and reports whether the
 		// loop ends.
 		ask := func(v any, after int) bool {
 			if _, ok = l.turn(f, 0, v); !ok {
@@ -228,7 +227,7 @@ func (r *reader) quantifier(c ast.ComprehensionExpr) part {
 			}
 			decided = true
 			if after > 0 {
-				f.Cost += condition // of the next turn, which ends the loop
+				f.Cost += condition // of the next iteration, which ends the loop
 			}
 			return true
 		}
@@ -253,12 +252,12 @@ func (r *reader) quantifier(c ast.ComprehensionExpr) part {
 	}
 }
 
-// unbound is the value of a variable that was not read yet.
+// unbound is the value of a variable that was not computed yet.
 type unbound struct{}
 
-// bound reads what optMap is short for: a loop over nothing whose result is about what
-// it would gather into. That is computed when it is first read. It declines empty lists
-// and maps, of which cel-go makes some that grow when they are added to.
+// bound reads the expansion of optMap: a loop over an empty range whose result reads the
+// accumulator. The accumulator is computed when it is first read. bound declines empty lists
+// and maps, since cel-go makes some that grow when they are added to.
 func (r *reader) bound(c ast.ComprehensionExpr, d dest) part {
 	init := r.value(c.AccuInit())
 	if init == nil {

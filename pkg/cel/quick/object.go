@@ -5,8 +5,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
-// literal reads a literal of an Object or of an operation, which has to be of the type
-// that its dest wants.
+// literal reads a literal of an Object or of an operation, which must have the type that its
+// dest requires.
 func (r *reader) literal(s ast.StructExpr, d dest) part {
 	switch {
 	case d.kind == toOperations && s.TypeName() == mutation.JSONPatchTypeName:
@@ -56,7 +56,7 @@ func (r *reader) object(s ast.StructExpr) part {
 	}
 }
 
-// operation reads JSONPatch{…} with an op that is written out.
+// operation reads JSONPatch{…} with a literal op.
 func (r *reader) operation(s ast.StructExpr) part {
 	var op string
 	var path, from *text
@@ -112,8 +112,8 @@ func (r *reader) operation(s ast.StructExpr) part {
 	}
 }
 
-// patchValue reads the value of an operation, which is data after it. The fields of an
-// Object become data before the patch does.
+// patchValue reads the value of an operation, which becomes data. The fields of an Object
+// become data before the patch does.
 func (r *reader) patchValue(e ast.Expr) part {
 	of, leaf, weigh := part(nil), r.Data, r.Weigh
 	if r.makesObject(e) {
@@ -133,15 +133,15 @@ func (r *reader) patchValue(e ast.Expr) part {
 	})
 }
 
-// makesObjects reports whether there is a literal of an Object.
+// makesObjects reports whether an expression contains a literal of an Object.
 func (r *reader) makesObjects(root ast.Expr) (found bool) {
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) { found = found || r.makesObject(e) }))
 	return found
 }
 
-// makesObject reports whether e is a literal of type Object or Object.<fields>, whose
-// value has the fields that are written. Other literals, as those of
-// google.protobuf.StringValue, have values of their own.
+// makesObject reports whether e is a literal of type Object or Object.<fields>, whose value has
+// the fields as written. Other literals, such as google.protobuf.StringValue, have values of
+// their own.
 func (r *reader) makesObject(e ast.Expr) bool {
 	return e.Kind() == ast.StructKind && isObject(r.checked.GetType(e.ID()))
 }

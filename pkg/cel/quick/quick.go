@@ -11,23 +11,22 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
 )
 
-// Host is the evaluation that a quick one is part of.
+// Host supplies a quick evaluation with variables, and limits its work.
 type Host interface {
-	// Root returns the value of one of the names that an expression starts from: a
-	// map[string]any, or nil.
+	// Root returns the value of a root variable: a map[string]any, or nil.
 	Root(Root) any
-	// Variable returns the value of a variable of the policy, false if it has none
-	// that is plain data. Costs are the host's affair.
+	// Variable returns the value of a variable of the policy, false if it is not plain data.
+	// The host counts the cost.
 	Variable(i int) (any, bool)
-	// Work counts units of work and reports whether to go on. It is called at least
-	// once for each YieldEvery units.
+	// Work counts units of work and reports whether to continue. It is called at least once for
+	// each YieldEvery units.
 	Work(units int64) bool
 }
 
-// Root is a name that an expression starts from.
+// Root is a root variable of expressions.
 type Root uint8
 
-// The names that Host.Root is asked for.
+// The arguments of Host.Root.
 const (
 	Object Root = iota
 	OldObject
@@ -36,30 +35,28 @@ const (
 	Namespace
 )
 
-// Options say how to read one expression.
+// Options say how to compile one expression.
 type Options struct {
 	// Metered counts costs as cel-go does. An evaluation that costs more than
 	// PerCallLimit is declined.
 	Metered bool
-	// Variable says that the expression defines a variable: whoever reads it has to
-	// know which lists and maps are data and which the expression made.
+	// Variable says that the expression defines a variable. Expressions that read it have to
+	// distinguish data from lists and maps that the expression made.
 	Variable bool
-	// Roots are the names by which an expression starts.
+	// Roots are the names of root variables.
 	Roots map[string]Root
-	// Variables is the name of the record of the policy's variables, and Defined
-	// returns the index of one, false if Host.Variable never has it.
+	// Variables is the name of the record of the policy's variables, and Defined returns the
+	// index of one, false if Host.Variable does not support it.
 	Variables string
 	Defined   func(name string) (int, bool)
-	// Data converts what the value of an operation may hold beside null, bools and
-	// strings.
+	// Data converts the leaves of an operation's value other than null, bools and strings.
 	Data func(any) (any, bool)
 	// Fields is Data for the fields of an Object in the value of an operation.
 	Fields func(any) (any, bool)
-	// Pattern compiles a regular expression and returns how many instructions it has;
-	// nil if no evaluation may use it.
+	// Pattern compiles a regular expression and returns its number of instructions; nil if no
+	// evaluation may use it.
 	Pattern func(text string) (*regexp.Regexp, int64)
-	// Weigh takes the weight of a value off what is left, and reports whether there
-	// was room for it.
+	// Weigh subtracts the size of a value from left, and reports whether there was enough.
 	Weigh func(v any, left int64) (int64, bool)
 }
 
@@ -69,17 +66,17 @@ type Op struct {
 	// From is empty if it was not given or was given as "".
 	From  string
 	Value any
-	// HasValue tells a value of null from none.
+	// HasValue distinguishes a value of null from no value.
 	HasValue bool
 }
 
-// The bounds of one evaluation, beside those that both evaluators have.
+// The limits of a quick evaluation, in addition to those that both evaluators have.
 const (
-	// maxMade is how many bytes an evaluation makes at most. cel-go counts more exactly.
+	// maxMade bounds the bytes that an evaluation allocates. Above it, cel-go counts more
+	// exactly.
 	maxMade = 4 << 20
-	// maxCopied is how many elements an evaluation copies at most to put lists
-	// together. cel-go does not copy them: a list that is put together with itself
-	// again and again costs it next to nothing.
+	// maxCopied bounds the elements that an evaluation copies to concatenate lists. cel-go does
+	// not copy them: concatenating a list with itself again and again costs it next to nothing.
 	maxCopied = 4096
 )
 
@@ -87,12 +84,13 @@ const (
 const (
 	// YieldEvery is how much work an evaluation does between two calls of Host.Work.
 	YieldEvery = 1024
-	// WorkBytes is how many bytes of a text are a unit of work.
+	// WorkBytes is how many bytes of a string count as a unit of work.
 	WorkBytes = 64
-	// SlotBytes is what an element of a list takes beside what it points to.
+	// SlotBytes is the size of a list element without the value that it points to.
 	SlotBytes = 16
-	// MatchAtOnce is the product of a regular expression's instructions and a text's
-	// bytes up to which the text is matched in one go, some 50 ms at worst.
+	// MatchAtOnce bounds the product of a regular expression's instructions and a string's
+	// bytes up to which the string is matched without interruption, which takes some 50 ms at
+	// worst.
 	MatchAtOnce = 1 << 22
 	// MaxResult is how much the result of an evaluation may weigh, in bytes of JSON.
 	MaxResult = 3 << 20
@@ -106,9 +104,9 @@ type Program struct {
 	limit int64
 }
 
-// Compile returns a program for a checked expression, nil if it contains something
-// that this package does not take. The expression's type says what its result is: a
-// list of JSONPatch, an Object, or data.
+// Compile returns a program for a checked expression, nil if the expression contains something
+// unsupported. The expression's type determines the result: a list of JSONPatch, an Object, or
+// data.
 func Compile(checked *ast.AST, o Options) *Program {
 	root := checked.Expr()
 	r := &reader{Options: o, checked: checked, functions: functions}
@@ -139,14 +137,14 @@ func isObject(t *types.Type) bool {
 	return ok
 }
 
-// Result is what an evaluation returned. It is good until the next evaluation with the
-// same Frames.
+// Result is the result of an evaluation. It is valid until the next evaluation with the same
+// Frames.
 type Result struct {
 	// Value is the result as data, a map[string]any for an Object, nil for a patch.
 	Value any
 	// Ops are the operations of a patch.
 	Ops []Op
-	// Cost is what cel-go would have counted, without the variables of the policy.
+	// Cost is the cost that cel-go would count, without the variables of the policy.
 	Cost int64
 	// Made is how many bytes were allocated.
 	Made int
@@ -156,9 +154,9 @@ type Result struct {
 // by two goroutines at once.
 type Frames struct{ free *frame }
 
-// Run evaluates p. It returns false if it declines: then cel-go has to evaluate the
-// expression from the beginning, and whatever the host noted meanwhile does not
-// count, but for the bytes that were made.
+// Run evaluates p. It returns false if it declines: then cel-go has to evaluate the expression
+// from the beginning, and the host has to discard what it counted meanwhile, except for the
+// bytes that were allocated.
 func (p *Program) Run(h Host, frames *Frames) (*Result, bool) {
 	f := frames.free
 	if f == nil {
@@ -187,43 +185,42 @@ func (p *Program) Run(h Host, frames *Frames) (*Result, bool) {
 // write operations add them to the frame and return nil.
 type part func(f *frame) (any, bool)
 
-// none is the value of an optional that is empty, and of an operand that was not
-// given.
+// none is the value of an empty optional, and of an operand that was not given.
 type none struct{}
 
-// frame is what an evaluation works with. Its lists are reused.
+// frame is the state of an evaluation. Its lists are reused.
 type frame struct {
 	Result
 	host  Host
 	loops []any // values of variables of loops
 	text  []byte
-	// left is how much work remains until the host is asked, in units.
+	// left is how many units of work remain until the next call of Host.Work.
 	left int
-	// weight is what is left of a result's.
+	// weight is how many bytes of JSON the result may still have.
 	weight int64
-	// copied is how many elements of lists were copied to put lists together.
+	// copied is how many elements were copied to concatenate lists.
 	copied  int
 	limit   int64 // of Cost
 	metered bool
 	next    *frame // in a Frames
 }
 
-// turn counts one turn of a loop and reports whether to go on.
+// turn counts an iteration of a loop and reports whether to continue.
 func (f *frame) turn() bool {
 	f.left--
 	return f.left >= 0 || f.rest()
 }
 
-// read counts the work of going through a text and reports whether to go on.
+// read counts the work of reading a string and reports whether to continue.
 func (f *frame) read(bytes int) bool {
 	f.left -= bytes / WorkBytes
 	return f.left >= 0 || f.rest()
 }
 
-// rest asks whether to go on.
+// rest calls Host.Work and reports whether to continue.
 func (f *frame) rest() bool {
 	if f.host == nil {
-		return true // a constant is made
+		return true // there is no host while a constant is computed
 	}
 	work := int64(YieldEvery - f.left)
 	f.left = YieldEvery
@@ -236,7 +233,7 @@ func (f *frame) make(bytes int) bool {
 	return f.Made <= maxMade
 }
 
-// weigh reports whether there is room for a value in the result.
+// weigh reports whether a value fits into the result.
 func (f *frame) weigh(v any, weigh func(any, int64) (int64, bool)) bool {
 	switch v.(type) {
 	case map[string]any, []any, Map, List:

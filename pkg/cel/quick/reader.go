@@ -10,19 +10,19 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// reader makes parts of the expressions in a checked one. Its methods return nil for
-// what they do not take.
+// reader compiles a checked expression to parts. Its methods return nil for unsupported
+// expressions.
 type reader struct {
 	Options
 	checked   *ast.AST
 	functions map[string]*function
 	loops     []loopVariable // the innermost last
 	slots     int
-	// forms says that lists and maps that the expression makes are a List or a Map.
+	// forms says that lists and maps that the expression makes become a List or a Map.
 	forms bool
 }
 
-// dest is where the value of an expression goes, which decides what is made of it.
+// dest is the destination of a value, which determines its conversion.
 type dest struct {
 	kind destKind
 	// path is the type that a literal of an Object must have there.
@@ -60,7 +60,7 @@ func (d dest) item() dest {
 	return d
 }
 
-// converted makes of a value what belongs at its dest.
+// converted returns a part that converts a value for its dest.
 func (r *reader) converted(of part, d dest) part {
 	if of == nil || d.kind == toData {
 		return of
@@ -87,8 +87,8 @@ func (r *reader) converted(of part, d dest) part {
 	}
 }
 
-// read reads an expression whose value goes to d. An attribute is observed unless it
-// is an operand of ?: or a key: there cel-go counts its steps only.
+// read reads an expression whose value goes to d. observed is true for an attribute unless it
+// is an operand of ?: or a key: there cel-go counts only its steps.
 func (r *reader) read(e ast.Expr, d dest, observed bool) part {
 	if r.isOptional(e) {
 		return nil
@@ -128,9 +128,8 @@ func (r *reader) read(e ast.Expr, d dest, observed bool) part {
 	return nil
 }
 
-// value reads an expression whose value is data: nil, bool, string, int64, float64,
-// lists and maps of them, and whatever else an object may hold by mistake, which is
-// not looked into.
+// value reads an expression whose value is data: nil, bool, string, int64, float64, lists and
+// maps of them, and any other value that an object holds by mistake, which is not inspected.
 func (r *reader) value(e ast.Expr) part { return r.read(e, data, true) }
 
 // values reads all of several expressions.
@@ -148,15 +147,14 @@ func (r *reader) values(list []ast.Expr) []part {
 type call struct {
 	e    ast.Expr
 	args []ast.Expr // the operand before the dot included
-	// dest is where the value goes; of an optional, if optional, what is in it.
+	// dest is the destination of the value or, if optional is set, of the optional's content.
 	dest     dest
 	optional bool
 }
 
-// call returns the function that a call calls, nil for all other expressions and for
-// calls which the checker lets end in no overload that the table has. What a call
-// looks like does not decide: if the operands have other types, others of its
-// overloads are called, or none.
+// call returns the function of a call, nil for all other expressions and for calls with an
+// overload that the table lacks. The checker's overloads decide and not the form of the call:
+// with operands of other types, it calls other overloads, or none.
 func (r *reader) call(e ast.Expr, d dest) (*function, call) {
 	if e.Kind() != ast.CallKind {
 		return nil, call{}
@@ -184,8 +182,8 @@ func (r *reader) calls(e ast.Expr, function string) bool {
 	return fn != nil && e.AsCall().FunctionName() == function
 }
 
-// overload returns the overload that a call is bound to when it is compiled, "" if
-// that happens at run time. Costs that depend on sizes are of overloads.
+// overload returns the overload that a call is bound to at compile time, "" if that happens at
+// run time. Costs that depend on sizes are defined for overloads.
 func (r *reader) overload(e ast.Expr) string {
 	if ref := r.checked.ReferenceMap()[e.ID()]; ref != nil && len(ref.OverloadIDs) == 1 {
 		return ref.OverloadIDs[0]
@@ -206,7 +204,7 @@ func (r *reader) plain(fn *function, c call) part {
 	return nil
 }
 
-// strict evaluates the operands, all of which are data, and applies the function.
+// strict evaluates all operands as data, and applies the function.
 func (fn *function) strict(operands []part) part {
 	apply, cost := fn.apply, fn.cost
 	switch len(operands) {
@@ -247,7 +245,7 @@ func (fn *function) strict(operands []part) part {
 	return nil
 }
 
-// once makes a constant of a part that computes one: it costs nothing and is made now.
+// once returns a constant part if e is constant: it is computed now, and costs nothing later.
 func (r *reader) once(e ast.Expr, of part) part {
 	if of == nil || !r.constant(e) {
 		return of
@@ -259,8 +257,8 @@ func (r *reader) once(e ast.Expr, of part) part {
 	return constant(v)
 }
 
-// constant reports what cel-go's optimizer takes for a constant: literals, names of
-// types, lists and maps of constants, conversions of one, and x in [].
+// constant reports whether cel-go's optimizer treats e as a constant: literals, names of types,
+// lists and maps of constants, conversions of a constant, and x in [].
 func (r *reader) constant(e ast.Expr) bool {
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -291,7 +289,7 @@ func (r *reader) constant(e ast.Expr) bool {
 	return false
 }
 
-// inNothing reports `x in []`, which is false without a look at x.
+// inNothing reports whether e is `x in []`, which is false without evaluating x.
 func (r *reader) inNothing(e ast.Expr) bool {
 	return r.calls(e, operators.In) && r.overload(e) == overloads.InList && isEmptyList(operandsOf(e)[1])
 }
@@ -336,7 +334,7 @@ func literalText(e ast.Expr) string {
 	return string(s)
 }
 
-// truth evaluates a part whose value has to be a bool.
+// truth evaluates a part whose value must be a bool.
 func truth(of part, f *frame) (value, ok bool) {
 	v, ok := of(f)
 	b, isBool := v.(bool)
@@ -354,7 +352,7 @@ func priced(cost int64, of part) part {
 	}
 }
 
-// chosen is ?:, which costs nothing itself.
+// chosen returns the part for ?:, which costs nothing itself.
 func chosen(condition, then, otherwise part) part {
 	if condition == nil || then == nil || otherwise == nil {
 		return nil
@@ -431,7 +429,7 @@ func (r *reader) list(e ast.Expr, d dest) part {
 	}), d)
 }
 
-// newList returns what makes a value of a list whose elements went to d.item().
+// newList returns a function that makes a list whose elements were read for d.item().
 func (r *reader) newList(d dest) func([]any) any {
 	if d.kind == toField {
 		return func(list []any) any { return list } // nil if there are no items
@@ -448,7 +446,8 @@ func (r *reader) newList(d dest) func([]any) any {
 	}
 }
 
-// finished is converted for what was made for d already if it is a field.
+// finished converts a value for its dest, unless that is a field, for which its parts were
+// converted already.
 func (r *reader) finished(of part, d dest) part {
 	if d.kind == toField {
 		return of

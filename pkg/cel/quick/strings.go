@@ -11,10 +11,10 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// text writes a string behind what the frame's text has so far, which may be waiting
-// for this one, and returns how many code points it is if costs are counted.
+// text appends a string to the frame's text, which may already have the beginning of a
+// concatenation, and returns its number of code points if costs are counted.
 type text struct {
-	literal string // if not empty, all of it
+	literal string // if not empty, the whole string
 	write   func(f *frame) (size int64, ok bool)
 }
 
@@ -37,7 +37,7 @@ func (r *reader) text(e ast.Expr) *text {
 	return textOf(r.value(e), 0, func(k types.Kind) bool { return k == types.StringKind })
 }
 
-// textOf writes a value that may be of some kinds.
+// textOf returns a text for a value that may have one of several kinds.
 func textOf(of part, cost int64, may func(types.Kind) bool) *text {
 	if of == nil {
 		return nil
@@ -48,7 +48,8 @@ func textOf(of part, cost int64, may func(types.Kind) bool) *text {
 		start := len(f.text)
 		switch v := v.(type) {
 		case string:
-			// The rest of f.text is part of a text that is counted when it is complete.
+			// The beginning of f.text belongs to a concatenation that is counted when it is
+			// complete.
 			if len(f.text)+len(v) > maxMade || !f.read(len(v)) {
 				return 0, false
 			}
@@ -75,15 +76,14 @@ func (f *frame) written(start int) int64 {
 	return int64(utf8.RuneCount(f.text[start:]))
 }
 
-// mayBe returns which kinds the operand of string(…) may have. If the checker takes it
-// for one, as a[?"b"] that has an orValue, cel-go knows the function for that kind
-// only.
+// mayBe returns which kinds the operand of string(…) may have. If the checker gives it one
+// kind, as a[?"b"] that has an orValue, cel-go uses the function for that kind only.
 func (c *call) mayBe(r *reader) func(types.Kind) bool {
 	kind := r.checked.GetType(c.args[0].ID()).Kind()
 	return func(k types.Kind) bool { return kind == k || kind == types.DynKind }
 }
 
-// readString reads string(…) as data: a string stays the one that it is.
+// readString reads string(…) as data: a string is returned as it is.
 func readString(r *reader, c call) part {
 	of, may := r.value(c.args[0]), c.mayBe(r)
 	if of == nil {
@@ -104,8 +104,8 @@ func readString(r *reader, c call) part {
 	}
 }
 
-// sumOfTexts reads one text behind another. If they are known to be texts before they
-// are evaluated, the cost depends on their size.
+// sumOfTexts reads a concatenation of strings. If the checker knows that both are strings, the
+// cost depends on their size.
 func sumOfTexts(r *reader, c call) *text {
 	a, b, known := r.text(c.args[0]), r.text(c.args[1]), r.overload(c.e) == overloads.AddString
 	if a == nil || b == nil {
@@ -119,20 +119,21 @@ func sumOfTexts(r *reader, c call) *text {
 		}
 		y, ok := b.write(f)
 		if f.metered && known {
-			// Texts can grow with each sum.
+			// Strings can grow with each concatenation.
 			f.Cost += traversal(x + y)
 			ok = ok && f.Cost <= f.limit
 		} else {
 			f.Cost++
 		}
-		// Not x + y: what is no UTF-8 may become some at the seam.
+		// Not x + y: invalid UTF-8 at the end of one and the beginning of the other may become
+		// a valid character.
 		return f.written(start), ok
 	}}
 }
 
 var keyEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// escapedText reads a text as part of a JSON pointer.
+// escapedText reads a string that is escaped for a JSON pointer.
 func escapedText(r *reader, c call) *text {
 	of := r.text(c.args[0])
 	if of == nil {

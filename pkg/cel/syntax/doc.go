@@ -1,6 +1,7 @@
-// Package syntax answers one question: what does an expression say, whatever its value is?
+// Package syntax answers one question: what does an expression say, independent of its value?
 //
-// Functions that take a text parse it and leave its macros as they are written: [Format] lays it
-// out, [Substitute] and [Relocation] rewrite it. [Of] and [Fields] read what package cel has
-// checked, with macros expanded. Package cel, which compiles and evaluates, is above this one.
+// Functions with a text as argument parse it without expanding macros: [Format] lays it out,
+// [Substitute] and [Relocation] rewrite it. [Of] and [Fields] read expressions that package cel
+// has checked, with expanded macros. Package cel, which compiles and evaluates, imports this
+// package.
 package syntax

@@ -6,9 +6,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// Error says why an expression does not compile. Text is what an API
-// server prints for it; Issues and Render are for tools that know where
-// the expression stands.
+// Error says why an expression does not compile. Text is the text of an API server; Issues and
+// Render are for tools that know the position of the expression in a file.
 type Error struct {
 	Expr   string
 	Issues []api.Issue

@@ -14,38 +14,37 @@ import (
 // Field is one field that an expression of type Object sets: an entry of a
 // literal such as Object.spec{replicas: 1}.
 type Field struct {
-	// Path are the names that lead to the field, by the name of the literal's
-	// type: ["spec", "replicas"]. Items of lists and values of maps do not
-	// appear, as they do not in names of types (spec §6.3).
+	// Path are the names on the way to the field, as in the name of the literal's type:
+	// ["spec", "replicas"]. It has no steps for items of lists and values of maps, as names of
+	// types have none (spec §6.3).
 	Path []string
-	// Place is the way from the root of the result to the field, items and map
-	// values included. Its Named steps are Path, unless the literal has the
-	// wrong type.
+	// Place is the way from the root of the result to the field, including items and map
+	// values. Its Named steps are Path, unless the literal has the wrong type.
 	Place []Step
 	// Line and Column are those of the field's name in the expression, 1-based;
 	// columns count code points.
 	Line, Column int
-	// Conditional says that the field may be left out, or that its Value has
-	// that form only at times: a condition, a loop or an optional decides.
+	// Conditional says that a condition, a loop or an optional decides whether the field is
+	// set, or whether its Value has that form.
 	Conditional bool
-	// Value are forms that the value may take. There may be others.
+	// Value are forms that the value may have. There may be others.
 	Value Forms
 	// Items are forms of literals directly in the list or map that is the
 	// value. Such literals are not converted any deeper (spec §7.2).
 	Items Forms
-	// Misnamed are the types of literals in this place whose name is not Object
-	// and the path: evaluating them is an error. They are sorted.
+	// Misnamed are the type names of literals at this place that are not Object and the path:
+	// evaluating them is an error. They are sorted.
 	Misnamed []string
 }
 
 // Step is one step of a Place.
 type Step struct {
 	Kind StepKind
-	// Name is that of a Named field; of a Value, the key if it is a literal.
+	// Name is the name of a Named field; for a Value, the key if it is a literal.
 	Name string
 }
 
-// StepKind tells steps apart.
+// StepKind is the kind of a Step.
 type StepKind int
 
 const (
@@ -70,8 +69,8 @@ const (
 	FormBool
 	FormBytes
 	FormNull
-	// FormList and FormMap are of any expression of such a type, among Items
-	// of literals only.
+	// FormList and FormMap are for any expression of such a type; among Items, for literals
+	// only.
 	FormList
 	FormMap
 	// FormObject is a literal of a type Object.….
@@ -79,10 +78,10 @@ const (
 )
 
 // Fields lists the fields that may be part of the result of a checked expression of type
-// Object, by position. Literals are followed through conditions, lists,
-// maps, loops and optionals to the place where they end up; a literal that is
-// merely compared or measured sets nothing, and what passes through another
-// function is not found. Variables contain no such literals (spec §5).
+// Object, by position. It follows literals through conditions, lists, maps, loops and optionals
+// to the place in the result. A literal that is only compared or measured sets nothing. A
+// literal that passes through another function is not found. Variables contain no such literals
+// (spec §5).
 func Fields(checked *ast.AST, expression string) []Field {
 	f := finder{
 		checked: checked,
@@ -96,14 +95,14 @@ func Fields(checked *ast.AST, expression string) []Field {
 	return f.fields([]rune(expression))
 }
 
-// maxVisits bounds the work, since one literal can end up in very many places.
+// maxVisits bounds the work, since one literal can occur at very many places of the result.
 // Expressions that people write need some dozens.
 const maxVisits = 20_000
 
 // finder follows values through a checked expression.
 type finder struct {
 	checked *ast.AST
-	// names says what identifiers of loops stand for.
+	// names maps identifiers to the loop variables that they refer to.
 	names map[int64]loopVar
 	seen  map[visit]bool
 	found map[found]*Field
@@ -116,41 +115,41 @@ type loopVar struct {
 	role byte
 }
 
-// Roles of loop variables. A role of an item also says which part of a container a value
-// was taken from (flow.unwrap).
+// Roles of loop variables. A role of an item also says which part of a container a value was
+// taken from (flow.unwrap).
 const (
 	item   = '1' // items of a list (or keys of a map)
 	second = '2' // values of a list or map, in a loop over two variables
-	result = 'r' // what the loop has gathered
+	result = 'r' // the accumulator of the loop
 )
 
-// flow is where a value goes.
+// flow is the destination of a value.
 type flow struct {
 	place *place
-	// field is the one that the value belongs to, nil for the root; depth is
-	// how many lists and maps within the field the value is.
+	// field is the field that the value belongs to, nil for the root; depth is the number of
+	// lists and maps between the field and the value.
 	field *Field
 	depth int
-	// unwrap are the loops that take the value's items rather than itself, the
-	// last one first.
+	// unwrap are the loops that take the value's items instead of the value itself, the last
+	// one first.
 	unwrap string
-	// optional: the value is an optional whose content is meant.
+	// optional says that the value is an optional, and its content goes to the destination.
 	optional    bool
 	conditional bool
-	// exact: the names of types are checked up to here (see checkTypeNames).
+	// exact says that the names of types are checked from the root up to here (see
+	// checkTypeNames in package cel).
 	exact bool
-	// tight: list and map literals are converted one level deep only (see
-	// nativeField).
+	// tight says that list and map literals are converted one level deep only (see nativeField
+	// in package cel).
 	tight bool
 }
 
-// place is a Place as a tree, so that equal places are one pointer.
+// place is a Place as a tree, so that equal places have the same pointer.
 type place struct {
 	parent   *place
 	step     Step
 	children map[Step]*place
-	// path is the name of the type that a literal here must have, without
-	// "Object" in front.
+	// path is the name of the type that a literal here must have, without the prefix "Object".
 	path string
 }
 
@@ -195,7 +194,7 @@ type loopVars struct {
 	to    loopVar
 }
 
-// bind notes what each identifier stands for.
+// bind records which loop variable each identifier refers to.
 func (f *finder) bind(e ast.Expr, vars *loopVars) {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -227,7 +226,7 @@ func (f *finder) bind(e ast.Expr, vars *loopVars) {
 	}
 }
 
-// follow notes that the value of e goes to w.
+// follow records that the value of e goes to w.
 func (f *finder) follow(e ast.Expr, w flow) {
 	v := visit{e.ID(), w}
 	if f.left == 0 || f.seen[v] {
@@ -261,8 +260,8 @@ func (f *finder) follow(e ast.Expr, w flow) {
 	}
 }
 
-// note adds a form to what is known of the field. Static types say nothing
-// about items: those of lists that were not written down are converted wholly.
+// note adds a form to the known forms of the field. Static types say nothing about items: lists
+// that are not literals are converted completely.
 func (w flow) note(form Forms, literal bool) {
 	if w.field == nil || form == 0 || w.unwrap != "" || w.optional {
 		return
@@ -300,7 +299,7 @@ func literalForm(e ast.Expr) Forms {
 	return 0
 }
 
-// into is the flow of an item of a list or map that goes to w.
+// into returns the flow of an item of a list or map that goes to w.
 func (w flow) into(s Step, optional bool) flow {
 	w.place = w.place.child(s)
 	w.depth++
@@ -309,10 +308,10 @@ func (w flow) into(s Step, optional bool) flow {
 	return w
 }
 
-// taken is the flow of an item that a loop takes out.
+// taken returns the flow of an item that a loop takes out of a container.
 func (w flow) taken(optional bool) flow {
 	w.unwrap = w.unwrap[:len(w.unwrap)-1]
-	// What is left to do with an optional is done after it was taken out.
+	// The steps for an optional are done after it is taken out.
 	if optional {
 		w.conditional = true
 		w.optional = true
@@ -415,8 +414,7 @@ func (f *finder) followCall(e ast.Expr, w flow) {
 			return
 		}
 		if f.names[args[0].ID()].role != result {
-			// Neither are the types in a concatenation checked, nor are its
-			// items left unconverted.
+			// In a concatenation, types are not checked, and items are converted.
 			w.exact, w.tight = false, false
 		}
 		f.follow(args[0], w)
@@ -468,7 +466,7 @@ func (f *finder) followName(e ast.Expr, w flow) {
 	}
 }
 
-// fields gives what was found its positions and order.
+// fields returns the fields that were found, sorted, with their positions.
 func (f *finder) fields(expr []rune) []Field {
 	out := make([]Field, 0, len(f.found))
 	for at, field := range f.found {
@@ -497,9 +495,9 @@ func (f *finder) fields(expr []rune) []Field {
 	return out
 }
 
-// nameBefore returns where the name of a field begins whose colon is at the
-// offset, which is what the parser notes. With a comment between the two it is
-// the colon.
+// nameBefore returns the position of a field's name, given the offset of the colon after it,
+// which is the position that the parser records. If there is a comment between the two, it
+// returns the colon.
 func nameBefore(expr []rune, colon int, name string) int {
 	if colon > len(expr) {
 		return 0

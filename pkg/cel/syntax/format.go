@@ -11,9 +11,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/layout"
 )
 
-// Format returns an expression as package layout lays it out: the same words, signs and
-// comments on other lines. The result was parsed again and has the same syntax tree. The error
-// is a *Error if the expression cannot be parsed. Names and types are not looked at.
+// Format returns an expression in the layout of package layout: the same words, signs and
+// comments on other lines. It parses the result again and checks that the syntax tree is the
+// same. The error is a *Error if the expression cannot be parsed. Names and types are not
+// checked.
 func Format(ctx context.Context, expression string) (string, error) {
 	before, err := parseWrittenWithin(ctx, expression)
 	if err != nil {
@@ -38,7 +39,7 @@ func Format(ctx context.Context, expression string) (string, error) {
 
 var errFormat = errors.New("cannot be formatted: the result would not be the same expression")
 
-// sameSyntax reports whether two syntax trees are the same but for where they stand.
+// sameSyntax reports whether two syntax trees are equal except for positions.
 func sameSyntax(a, b ast.Expr) bool {
 	if a.Kind() != b.Kind() {
 		return false

@@ -7,31 +7,31 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// Node is a part of a checked expression, its macros expanded, for those who ask
-// what an expression says rather than what its value is.
+// Node is a node of the syntax tree of a checked expression with expanded macros, for tools
+// that analyse an expression without evaluating it.
 type Node struct {
 	Kind NodeKind
-	// Name is that of an identifier, of a selected field, of a function, or of the
-	// type of an object literal.
+	// Name is the name of an identifier, of a selected field, of a function, or of the type of
+	// an object literal.
 	Name string
-	// Args are the operand of a Select; those of a Call, the target of a member
-	// function first; the elements of a List; the values of an Object; keys and values of
-	// a Map by turns; of a Loop the range, the first result, the condition, the step and
+	// Args are the operand of a Select; the arguments of a Call, after the target of a member
+	// function; the elements of a List; the values of an Object; the keys and values of a Map,
+	// alternating; of a Loop the range, the initial accumulator, the condition, the step and
 	// the result.
 	Args []*Node
-	// Names are those of an Object's fields, or of a Loop's variables: of what is
-	// gathered, of the element, and perhaps of a second one.
+	// Names are the names of an Object's fields, or of a Loop's variables: the accumulator, the
+	// element, and perhaps a second one.
 	Names []string
 	// Value is that of a Literal: string, int64, uint64, float64, bool, []byte or nil.
 	Value any
-	// Test says of a Select that it is the macro has, Member of a Call that it has a target.
+	// Test says that a Select is the macro has; Member says that a Call has a target.
 	Test, Member bool
-	// Line and Column are where the part begins, 1-based, and Offset is how many code
-	// points come before it; columns count code points.
+	// Line and Column are the 1-based position of the node's beginning, and Offset is the
+	// number of code points before it; columns count code points.
 	Line, Column, Offset int
 }
 
-// NodeKind tells nodes apart.
+// NodeKind is the kind of a Node.
 type NodeKind uint8
 
 // The kinds of nodes.
@@ -46,7 +46,7 @@ const (
 	Loop
 )
 
-// Of returns the syntax of a checked expression.
+// Of returns the syntax tree of a checked expression.
 func Of(checked *ast.AST) *Node {
 	t := translator{info: checked.SourceInfo()}
 	return t.node(checked.Expr())
@@ -93,8 +93,8 @@ func (t *translator) node(e ast.Expr) *Node {
 	return n
 }
 
-// place notes where a node begins. The parser notes the operator of a call or a
-// selection, which its first operand may stand before.
+// place sets the position of a node. The parser records the operator of a call or a selection,
+// and the first operand may be before it.
 func (t *translator) place(n *Node, e ast.Expr) {
 	if r, ok := t.info.GetOffsetRange(e.ID()); ok {
 		at := t.info.GetLocationByOffset(r.Start)
@@ -107,7 +107,7 @@ func (t *translator) place(n *Node, e ast.Expr) {
 	}
 }
 
-// Walk calls visit with a node and, as long as it returns true, with what is below it.
+// Walk calls visit with a node and, if it returns true, with the nodes below.
 func (n *Node) Walk(visit func(*Node) bool) {
 	if visit(n) {
 		for _, a := range n.Args {

@@ -11,13 +11,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// parseWritten parses an expression without expanding macros, so that the tree is what
-// is written.
+// parseWritten parses an expression without expanding macros, so that the tree has the written
+// form.
 func parseWritten(expression string) (*ast.AST, error) {
 	return parseWrittenWithin(context.Background(), expression)
 }
 
-// parseWrittenWithin is parseWritten, ended by ctx.
+// parseWrittenWithin is parseWritten that stops when ctx ends.
 func parseWrittenWithin(ctx context.Context, expression string) (_ *ast.AST, err error) {
 	text, err := Text(ctx, expression)
 	if err != nil {

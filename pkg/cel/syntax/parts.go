@@ -8,16 +8,17 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// Part is an operand of an expression. Optional says of an element, an entry or a field that
-// a question mark stands before it.
+// Part is an operand of an expression. Optional says that an element, an entry or a field has a
+// question mark before it.
 type Part struct {
 	ast.Expr
 	Optional bool
 }
 
-// Parts returns the operands of an expression: the operand of a selection; the target of a
-// call and its arguments; the elements of a list; keys and values of a map by turns; the values
-// of an object; of a loop the range, the first result, the condition, the step and the result.
+// Parts returns the operands of an expression: the operand of a selection; the target of a call
+// and its arguments; the elements of a list; the keys and values of a map, alternating; the
+// values of an object; of a loop the range, the initial accumulator, the condition, the step
+// and the result.
 func Parts(e ast.Expr) (out []Part) {
 	add := func(list ...ast.Expr) {
 		for _, e := range list {
@@ -75,7 +76,7 @@ func eachChild(e ast.Expr, bound []string, visit func(ast.Expr, []string)) {
 }
 
 // scopesOf returns how many of the first arguments of a call are names of variables that it
-// defines, as macros do, and which variables are bound in each argument.
+// binds, as macros do, and which variables are bound in each argument.
 func scopesOf(c ast.CallExpr, bound []string) (defines int, scopes [][]string) {
 	args := c.Args()
 	scopes = make([][]string, len(args))
@@ -125,8 +126,8 @@ func binders(c ast.CallExpr) (defines, from int) {
 	return max(defines, 0), defines
 }
 
-// chain returns the identifier at the root of fields that are selected by names, and
-// these names.
+// chain returns the identifier at the root of a chain of selected fields, and the names of
+// these fields.
 func chain(e ast.Expr) (root ast.Expr, path []string, ok bool) {
 	switch e.Kind() {
 	case ast.IdentKind:

@@ -13,37 +13,35 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// Relocation says how an expression about an object becomes an expression about
-// another object, of which the former is a part: one about a Pod becomes one about the
-// template of a Deployment.
+// Relocation rewrites an expression about an object to one about another object that contains
+// the former: an expression about a Pod becomes one about the template of a Deployment.
 type Relocation struct {
-	// Path leads from the new object to the part: "spec", "template".
+	// Path is the path of the part in the new object: "spec", "template".
 	Path []string
-	// Old says that the part may have been there before, in oldObject. Without it oldObject is null.
+	// Old says that oldObject may have the part. Without it oldObject is null.
 	Old bool
-	// Field says what becomes of a field of the variable object, oldObject or request, or of a type
-	// "Object", as far as its path is written out. An error says why the expression
-	// cannot be relocated. path is empty where the variable is used as a whole.
+	// Field returns how to rewrite a field of the variable object, oldObject or request, or of
+	// a type "Object", given the literal part of its path. path is empty where the variable is
+	// used as a whole. An error says why the expression cannot be relocated.
 	Field func(variable string, path []string) (Moved, error)
-	// Pointer is called with the JSON pointer of a JSONPatch. If it is not whole, more
-	// follows that is computed. A pointer that begins with something computed is not
-	// looked at.
+	// Pointer is called with the JSON pointer of a JSONPatch. If whole is false, a computed
+	// part follows. It is not called for a pointer that begins with a computed part.
 	Pointer func(pointer string, whole bool) error
 }
 
-// Moved says what becomes of a field. The zero value is the same field of the part.
+// Moved says how to rewrite a field. The zero value means the same field of the part.
 type Moved struct {
-	// Stays says that the field is that of the new object itself.
+	// Stays says that the new expression reads the field of the new object itself.
 	Stays bool
-	// Value, if it is not nil, is the only value that the field has: a string.
+	// Value, if it is not nil, is the string with which to replace the field, which always has
+	// that value.
 	Value *string
 }
 
-// Relocate returns what becomes of an expression, which must be valid. If configures is
-// set, the value of the expression is an Object, of which the new one has the new
-// object's type. The expression is parsed, and the result printed from its new syntax
-// tree, so comments and line breaks are lost. An error is a *Error with the
-// places of all that cannot be relocated.
+// Relocate returns the rewritten expression. expression must be valid. If configures is set,
+// the value of the expression is an Object, and that of the new one is an Object for the new
+// object. The result is printed from the new syntax tree, so comments and line breaks are lost.
+// An error is a *Error with the positions of everything that cannot be relocated.
 func (r *Relocation) Relocate(expression string, configures bool) (string, error) {
 	parsed, err := parseWritten(expression)
 	if err != nil {
@@ -77,7 +75,7 @@ type relocating struct {
 	issues []api.Issue
 }
 
-// Names of variables that have to do with the object, and of the types that mutations are made of.
+// Names of variables that refer to the object, and of the types of mutations.
 const (
 	objectName    = "object"
 	oldObjectName = "oldObject"
@@ -97,7 +95,7 @@ func (w *relocating) refuse(at ast.Expr, err error) {
 	w.issues = append(w.issues, api.Issue{Line: max(where.Line(), 1), Column: where.Column() + 1, Message: err.Error()})
 }
 
-// walk returns what becomes of e. bound are the variables that macros around it define.
+// walk returns the rewritten form of e. bound are the variables that enclosing macros bind.
 func (w *relocating) walk(e ast.Expr, bound []string) ast.Expr {
 	if root, path, ok := chain(e); ok {
 		return w.field(e, root, path, bound)
@@ -133,7 +131,7 @@ func (w *relocating) all(list []ast.Expr, bound []string) []ast.Expr {
 	return out
 }
 
-// field returns what becomes of a chain.
+// field returns the rewritten form of a chain.
 func (w *relocating) field(e, root ast.Expr, path, bound []string) ast.Expr {
 	// Macros do not hide a name that begins with a dot.
 	name, global := strings.CutPrefix(root.AsIdent(), ".")
@@ -182,12 +180,12 @@ func (w *relocating) rooted(e, root ast.Expr) ast.Expr {
 	return root
 }
 
-// null returns a null of which fields can be asked for, in vain.
+// null returns an expression for null from which fields can be selected.
 func (w *relocating) null() ast.Expr {
 	return w.make.NewCall(w.id(), "dyn", w.make.NewLiteral(w.id(), types.NullValue))
 }
 
-// call returns what becomes of a call, or of an operator or a macro.
+// call returns the rewritten form of a call, an operator or a macro.
 func (w *relocating) call(e ast.Expr, bound []string) ast.Expr {
 	c := e.AsCall()
 	args := c.Args()
@@ -218,7 +216,8 @@ func (w *relocating) call(e ast.Expr, bound []string) ast.Expr {
 	return w.make.NewMemberCall(e.ID(), c.FunctionName(), target, out...)
 }
 
-// checkOperand refuses what parser.Unparse prints without the parentheses that it needs.
+// checkOperand reports operands that parser.Unparse prints without the parentheses that they
+// need.
 func (w *relocating) checkOperand(e ast.Expr) {
 	if e.Kind() != ast.CallKind {
 		return
@@ -229,7 +228,7 @@ func (w *relocating) checkOperand(e ast.Expr) {
 	}
 }
 
-// compared returns what becomes of a comparison of object or oldObject with null.
+// compared returns the rewritten form of a comparison of object or oldObject with null.
 func (w *relocating) compared(e ast.Expr, bound []string) (ast.Expr, bool) {
 	c := e.AsCall()
 	equal := c.FunctionName() == operators.Equals
@@ -254,7 +253,7 @@ func (w *relocating) compared(e ast.Expr, bound []string) (ast.Expr, bool) {
 	return nil, false
 }
 
-// literal returns what becomes of an Object or a JSONPatch.
+// literal returns the rewritten form of an Object or a JSONPatch.
 func (w *relocating) literal(e ast.Expr, bound []string) ast.Expr {
 	s := e.AsStruct()
 	name, path := strings.TrimPrefix(s.TypeName(), "."), []string(nil)
@@ -283,8 +282,7 @@ func (w *relocating) literal(e ast.Expr, bound []string) ast.Expr {
 	return w.make.NewStruct(e.ID(), name, fields)
 }
 
-// pointer returns what becomes of a JSON pointer, or of its beginning if it is not
-// whole.
+// pointer returns the rewritten form of a JSON pointer, or of its beginning if whole is false.
 func (w *relocating) pointer(e ast.Expr, whole bool, bound []string) ast.Expr {
 	if s, ok := text(e); ok {
 		if err := w.Pointer(s, whole); err != nil {
@@ -301,7 +299,7 @@ func (w *relocating) pointer(e ast.Expr, whole bool, bound []string) ast.Expr {
 			return w.make.NewCall(e.ID(), c.FunctionName(), w.walk(args[0], bound), w.pointer(args[1], whole, bound), w.pointer(args[2], whole, bound))
 		}
 	}
-	// Wherever it leads, it leads there from the part.
+	// A computed pointer is relative to the part, so prepend the path of the part.
 	return w.make.NewCall(w.id(), operators.Add, w.make.NewLiteral(w.id(), types.String("/"+strings.Join(w.Path, "/"))), w.walk(e, bound))
 }
 

@@ -7,14 +7,15 @@ import (
 	"github.com/google/cel-go/common"
 )
 
-// stop is the panic that leaves cel-go's parser or checker, which return no other way before
-// they are done.
+// stop is the panic that ends cel-go's parser or checker early, which have no other way to
+// stop.
 type stop struct{ err error }
 
-// Stop panics with err, which the deferred [Stopped] of whoever called cel-go returns.
+// Stop panics with err. The function that called cel-go must defer [Stopped], which returns
+// err.
 func Stop(err error) { panic(stop{err}) }
 
-// Stopped, if it is deferred, sets err to the error of a Stop. Other panics go on.
+// Stopped, if deferred, sets err to the error of a Stop. It does not recover other panics.
 func Stopped(err *error) {
 	switch v := recover().(type) {
 	case nil:
@@ -32,7 +33,7 @@ func Interrupt(ctx context.Context) {
 	}
 }
 
-// Interrupted returns the error for what ctx has ended.
+// Interrupted returns the error for work that the end of ctx has stopped.
 func Interrupted(ctx context.Context) error {
 	return fmt.Errorf("compiling was stopped: %w", context.Cause(ctx))
 }
@@ -51,8 +52,8 @@ type buffer interface {
 	Len() int
 }
 
-// Slice returns a part of the text. It is called for each name and literal as nodes
-// are made from them. The lexer, which calls Get, would not let a panic pass.
+// Slice returns a part of the text, and is where the parser can be stopped. It is called for
+// each name and literal when nodes are made. Get is called by the lexer, which recovers panics.
 func (s *source) Slice(i, j int) string {
 	if s.count++; s.count%256 == 0 {
 		Interrupt(s.ctx)

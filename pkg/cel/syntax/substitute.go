@@ -11,15 +11,15 @@ import (
 
 // Occurrence is a place where an expression reads a variable.
 type Occurrence struct {
-	// Path are the fields that are selected of the variable, as far as they are written
-	// out: data, team for params.data["team"].size().
+	// Path are the literal names of the fields that are selected from the variable: data, team
+	// for params.data["team"].size().
 	Path []string
-	// from and to are where the variable is named, in code points.
+	// from and to are the position of the variable's name, in code points.
 	from, to int
 }
 
 // Occurrences returns where an expression reads a variable, in the order of the text. It does
-// not look whether there is such a variable.
+// not check whether the variable exists.
 func Occurrences(expression, variable string) ([]Occurrence, error) {
 	parsed, err := parseWritten(expression)
 	if err != nil {
@@ -34,10 +34,10 @@ func Occurrences(expression, variable string) ([]Occurrence, error) {
 	return f.reads, nil
 }
 
-// Substitute returns an expression with another one, in its place, wherever it reads a
-// variable. The rest stays as it is written, comments too. by must be an expression that
-// needs no parentheses, such as a call or a selection, without operators around it. It is
-// an error if a macro of the expression defines a variable that by reads.
+// Substitute returns an expression in which by replaces each use of a variable. Everything else
+// stays as written, including comments. by must be an expression that needs no parentheses,
+// such as a call or a selection, without operators at its top level. It is an error if a macro
+// of the expression binds a variable that by reads.
 func Substitute(expression, variable, by string) (string, error) {
 	reads, err := Occurrences(expression, variable)
 	if err != nil || len(reads) == 0 {
@@ -75,7 +75,7 @@ type reading struct {
 	err      error
 }
 
-// visit finds the reads in e. bound are the variables that macros around it define.
+// visit finds the reads in e. bound are the variables that enclosing macros bind.
 func (f *reading) visit(e ast.Expr, bound []string) {
 	if root, path, ok := chain(e); ok {
 		f.add(root, path, bound)
@@ -113,7 +113,7 @@ func identifiers(expression string) (out []string, err error) {
 	return out, nil
 }
 
-// definedAmong returns a variable among names that a macro in e defines, or "".
+// definedAmong returns a variable among names that a macro in e binds, or "".
 func definedAmong(e ast.Expr, names []string) (found string) {
 	var visit func(ast.Expr, []string)
 	visit = func(e ast.Expr, _ []string) {

@@ -1,13 +1,12 @@
-// Package direct answers one question: what would Gatekeeper have made of this
-// object?
+// Package direct answers one question: what would Gatekeeper return for this object?
 //
-// It interprets mutators as Gatekeeper 3.23.1 does, its quirks included: a
-// value that one application writes to several places stays one value, a prune
-// creates its path, errors have Gatekeeper's words. mapd does not mutate with
-// it: the translation to CEL, with which it shares nothing, is checked against
-// it, and it supplies the error text when a mutation fails.
+// It interprets mutators as Gatekeeper 3.23.1 does, including its quirks: a value that one
+// application writes to several places stays one shared value, a prune creates its path, errors
+// have Gatekeeper's texts. mapd does not mutate with this package. It is the reference for the
+// translation to CEL, with which it shares no code, and it supplies the error text when a
+// mutation fails.
 //
-// A mutator with external data leaves a [tree.Pending] where its value belongs.
+// A mutator with external data leaves a [tree.Pending] in the place of its value.
 package direct
 
 import (
@@ -18,10 +17,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Context is what a mutation knows besides the object. The object itself has
-// the request's namespace in metadata.namespace (Gatekeeper spec §9.2).
+// Context is the input of a mutation besides the object. The object itself has the request's
+// namespace in metadata.namespace (Gatekeeper spec §9.2).
 type Context struct {
-	Namespace map[string]any // the Namespace that the object is in; nil: none is known
+	Namespace map[string]any // the object's Namespace; nil if it is not known
 	Operation string         // CREATE or UPDATE; "" outside of a request
 	Source    string         // Original or Generated
 	UID       string         // names the mutation in errors
@@ -30,10 +29,9 @@ type Context struct {
 	Charge func(bytes int) error
 }
 
-// Apply runs one mutator once, without checking whether it matches, and reports
-// whether it reached the last node of its location; the value that it writes
-// there may equal the old one. obj is not modified; next shares with it what is the
-// same.
+// Apply runs one mutator once, without checking whether it matches. touched reports whether it
+// reached the last node of its location; the value that it writes there may equal the old one.
+// obj is not modified; next shares the unchanged parts with it.
 func Apply(m *legacy.Mutator, obj map[string]any, c Context) (next map[string]any, touched bool, err error) {
 	next, touched, err = apply(m, obj, c, true)
 	if err != nil || !touched {
@@ -42,8 +40,8 @@ func Apply(m *legacy.Mutator, obj map[string]any, c Context) (next map[string]an
 	return next, true, nil
 }
 
-// apply is Apply or, unless it copies, the same in place: then obj must be discarded
-// after an error.
+// apply is Apply if copies is set. Otherwise it modifies obj in place, and obj must be
+// discarded after an error.
 func apply(m *legacy.Mutator, obj map[string]any, c Context, copies bool) (map[string]any, bool, error) {
 	next, touched, err := walk(m, obj, c, copies)
 	if err != nil {

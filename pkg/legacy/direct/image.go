@@ -14,7 +14,8 @@ func (s image) field(obj map[string]any, name string) error {
 	old, exists := obj[name]
 	ref, ok := old.(string)
 	if exists && !ok {
-		// Gatekeeper prints what the failed assertion left, not what it found.
+		// Gatekeeper prints the result of the failed type assertion, not the value that it
+		// found.
 		return fmt.Errorf("expected value at AssignImage location to be a string, got %v of type %T", ref, ref)
 	}
 	is := split(ref)
@@ -34,9 +35,8 @@ func replace(part *string, with string) {
 	}
 }
 
-// split divides a reference. It does not validate: every string has parts, and
-// a string that was put together from parts may be divided elsewhere
-// (Gatekeeper spec §6.1).
+// split splits a reference into its parts. It does not validate: every string has parts, and a
+// string that was joined from parts may be split differently (Gatekeeper spec §6.1).
 func split(ref string) legacy.Image {
 	var parts legacy.Image
 	parts.Path = ref

@@ -13,17 +13,16 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Matches reports whether a mutator applies to an object as it is now, see Misses.
+// Matches reports whether a mutator matches the current object, see Misses.
 func Matches(m *legacy.Mutator, obj map[string]any, c Context) (bool, error) {
 	failed, err := Misses(m, obj, c)
 	return failed == "" && err == nil, err
 }
 
-// Misses returns the field of the first criterion of a mutator that does not hold for an
-// object as it is now, such as "spec.match.scope"; "" if all do. It
-// checks the criteria in Gatekeeper's order and stops at the first that fails,
-// so a broken one is an error only if all before it hold (Gatekeeper spec
-// §7.2).
+// Misses returns the field of the first criterion of a mutator that the current object does not
+// satisfy, such as "spec.match.scope"; "" if it satisfies all. It checks the criteria in
+// Gatekeeper's order and stops at the first that fails, so an invalid criterion is an error
+// only if all before it hold (Gatekeeper spec §7.2).
 func Misses(m *legacy.Mutator, obj map[string]any, c Context) (field string, err error) {
 	s := subject{Unstructured: unstructured.Unstructured{Object: obj}, source: c.Source}
 	if c.Namespace != nil {
@@ -63,7 +62,7 @@ func Misses(m *legacy.Mutator, obj map[string]any, c Context) (field string, err
 // subject is an object that a mutator may match.
 type subject struct {
 	unstructured.Unstructured
-	in     *unstructured.Unstructured // its Namespace, nil if none is known
+	in     *unstructured.Unstructured // the object's Namespace; nil if it is not known
 	source string
 }
 
@@ -99,7 +98,7 @@ func among(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return legacy.Wildcard(pattern, name) })
 }
 
-// home returns the name of the Namespace that the object is in, or is.
+// home returns the name of the object's namespace; for a Namespace object, its own name.
 func (s *subject) home() (name string, ok bool) {
 	switch {
 	case s.isNamespace():
@@ -124,7 +123,7 @@ func (s *subject) namespaceLabels(match *legacy.Match) (bool, error) {
 	case s.in != nil:
 		return matchLabels(match.NamespaceSelector, s.in.GetLabels())
 	case s.GetNamespace() == "":
-		return true, nil // the selector is not even read
+		return true, nil // the selector is not parsed
 	default:
 		if _, err := matchLabels(match.NamespaceSelector, nil); err != nil {
 			return false, err
@@ -149,7 +148,7 @@ func (s *subject) name(match *legacy.Match) (bool, error) {
 		legacy.WildcardPrefix(match.Name, s.GetGenerateName()), nil
 }
 
-// from checks where the object comes from: a request or an expansion.
+// from checks match.source: whether the object comes from a request or an expansion.
 func (s *subject) from(match *legacy.Match) (bool, error) {
 	switch want := match.Source; {
 	case want == "" || want == "All":

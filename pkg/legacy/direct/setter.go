@@ -9,8 +9,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// setter is what a mutator does where its location ends. It serves one
-// application: in all places it writes the same value, not copies of it.
+// setter changes the value at the end of a mutator's location. It serves one application, and
+// writes the same value, not copies of it, in all places.
 type setter interface {
 	field(obj map[string]any, name string) error
 }
@@ -30,8 +30,8 @@ func setterOf(m *legacy.Mutator, obj *unstructured.Unstructured, c Context) sett
 	}
 }
 
-// valueOf returns what an Assign or AssignMetadata writes: "" for metadata that
-// the object lacks (Gatekeeper spec §3.2).
+// valueOf returns the value that an Assign or AssignMetadata writes: "" for metadata that the
+// object lacks (Gatekeeper spec §3.2).
 func valueOf(from *legacy.Source, obj *unstructured.Unstructured) any {
 	switch from.Metadata {
 	case "namespace":
@@ -43,7 +43,7 @@ func valueOf(from *legacy.Source, obj *unstructured.Unstructured) any {
 	}
 }
 
-// external writes what a Provider has to supply (Gatekeeper spec §11.4).
+// external writes a Pending for a value of external data (Gatekeeper spec §11.4).
 type external struct {
 	*legacy.External
 	username string
@@ -72,7 +72,7 @@ func (s external) field(obj map[string]any, name string) error {
 	return nil
 }
 
-// pending returns what stands for the value (Gatekeeper spec §11.5).
+// pending returns the placeholder for the value (Gatekeeper spec §11.5).
 func (s external) pending(key string) *tree.Pending {
 	p := &tree.Pending{Source: s.Provider, Key: key}
 	switch s.FailurePolicy {
@@ -118,8 +118,8 @@ func (s merge) field(obj map[string]any, name string) error {
 // prune removes values from a list (Gatekeeper spec §5).
 type prune struct{ values []any }
 
-// field does nothing if the field is missing. By then the walk has created its
-// parents, and they stay.
+// field does nothing if the field is missing. The walk has created its parents by then, and
+// they stay.
 func (s prune) field(obj map[string]any, name string) error {
 	if _, ok := obj[name]; !ok {
 		return nil
@@ -146,7 +146,7 @@ func listAt(obj map[string]any, name string) ([]any, error) {
 	return list, nil
 }
 
-// contains compares deeply and typed (Gatekeeper spec §2.4).
+// contains compares deeply, including types (Gatekeeper spec §2.4).
 func contains(list []any, value any) bool {
 	for _, v := range list {
 		if tree.Equal(v, value) {
@@ -156,7 +156,7 @@ func contains(list []any, value any) bool {
 	return false
 }
 
-// deepCopy copies maps and lists. Nil ones, which are written as null, stay nil.
+// deepCopy copies maps and lists. Nil ones, which are encoded as null, stay nil.
 func deepCopy[T any](value T) T { return copyOf(value).(T) }
 
 func copyOf(v any) any {

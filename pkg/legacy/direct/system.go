@@ -8,8 +8,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// System is a set of mutators, in any order. Those that are Off do not run, but
-// count when the number of passes is bounded.
+// System is a set of mutators, in any order. Mutators in Off do not run, but count for the
+// bound on the number of passes.
 type System struct {
 	Mutators []*legacy.Mutator
 	Off      map[string]bool // by Mutator.ID
@@ -24,15 +24,14 @@ type Result struct {
 	Passes int
 	// Mutated reports a change, even one from 1 to 1.0.
 	Mutated bool
-	// Touched lists, for each pass that changed something, the mutators that
-	// reached the end of their location, by Mutator.ID and in order. Some of
-	// them may have changed nothing.
+	// Touched lists, for each pass that changed something, the mutators that reached the end of
+	// their location, by Mutator.ID and in order. Some of them may have changed nothing.
 	Touched [][]string
 }
 
-// Mutate runs the mutators in passes, each in order, until a pass changes nothing
-// (Gatekeeper spec §8.2). Every error refuses the request. obj is not modified. What
-// external data is for is a Pending in the result.
+// Mutate runs the mutators in passes, each in order, until a pass changes nothing (Gatekeeper
+// spec §8.2). Every error refuses the request. obj is not modified. The result has a Pending
+// for each value of external data.
 func (s *System) Mutate(obj map[string]any, c Context) (Result, error) {
 	mutators := s.Mutators
 	if !slices.IsSortedFunc(mutators, legacy.Compare) {
@@ -59,8 +58,8 @@ func (s *System) Mutate(obj map[string]any, c Context) (Result, error) {
 	return result, fmt.Errorf("mutation not converging: mutation %s not converging for %s", c.UID, describe(now))
 }
 
-// pass runs each mutator once on obj, in place. Each is matched against what
-// those before it have made.
+// pass runs each mutator once on obj, in place. Each is matched against the result of those
+// before it.
 func (s *System) pass(mutators []*legacy.Mutator, obj map[string]any, c Context) (touched []string, err error) {
 	for _, m := range mutators {
 		if s.Off[m.ID()] {

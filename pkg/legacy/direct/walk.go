@@ -10,14 +10,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// walker follows a location through an object (Gatekeeper spec §2.5). It
-// changes objects in place and replaces lists by changed copies. The difference
-// shows when one value is in two places: a field that is set in one appears in
-// the other, an element that is appended does not.
+// walker follows a location through an object (Gatekeeper spec §2.5). It changes objects in
+// place and replaces lists by changed copies. The difference is visible if one value is in two
+// places: a field that is set in one appears in the other, an element that is appended does
+// not.
 type walker struct {
 	m   *legacy.Mutator
 	set setter
-	// copies says that objects are replaced by changed copies, too.
+	// copies says that objects are replaced by changed copies too.
 	copies bool
 	charge func(bytes int) error // may be nil
 }
@@ -35,7 +35,7 @@ func walk(m *legacy.Mutator, obj map[string]any, c Context, copies bool) (next m
 	return v.(map[string]any), true, nil
 }
 
-// makes charges for a list or an object of that many values.
+// makes charges for a list or an object with that many values.
 func (w *walker) makes(values int) error {
 	if w.charge == nil {
 		return nil
@@ -43,9 +43,8 @@ func (w *walker) makes(values int) error {
 	return w.charge(100 + 50*values)
 }
 
-// step applies the location from a depth on to v. The caller keeps next only if
-// it was touched, so a walk that a path test has stopped leaves no new parents
-// behind.
+// step applies the location from a depth on to v. The caller uses next only if touched is set,
+// so a walk that a path test has stopped leaves no new parents in the object.
 func (w *walker) step(v any, depth int) (next any, touched bool, err error) {
 	node := w.m.Location[depth]
 	if !node.List {
@@ -77,7 +76,7 @@ func (w *walker) step(v any, depth int) (next any, touched bool, err error) {
 // field steps into a member of an object.
 func (w *walker) field(obj map[string]any, depth int) (next any, touched bool, err error) {
 	name := w.m.Location[depth].Name
-	child, exists := obj[name] // null exists
+	child, exists := obj[name] // exists is true for null
 	if !w.allows(depth, exists) {
 		return nil, false, nil
 	}
@@ -117,8 +116,7 @@ func (w *walker) own(obj map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// all steps into every element of a list, whatever it is. With MustNotExist, a
-// glob never applies.
+// all steps into every element of a list, of any type. With MustNotExist, a glob never applies.
 func (w *walker) all(list []any, depth int) (bool, error) {
 	if !w.allows(depth, true) {
 		return false, nil
@@ -166,16 +164,15 @@ func (w *walker) keyed(list []any, depth int) (any, bool, error) {
 	return append(list, elem), touched, err
 }
 
-// element handles a location that ends in a list, as only that of an Assign
-// does: it replaces the first element that has the key. The elements before it
-// have to be objects.
+// element handles a location that ends in a list selector, which only an Assign has: it
+// replaces the first element that has the key. The elements before it have to be objects.
 func (w *walker) element(list []any, depth int) (any, bool, error) {
 	node := w.m.Location[depth]
 	value := w.set.(assign).value
 	for i, elem := range list {
 		obj, ok := elem.(map[string]any)
 		if !ok {
-			// Sic: these are Gatekeeper's words.
+			// The typo is Gatekeeper's.
 			return nil, false, fmt.Errorf("cast error, unable to case %T to map[string]interface{}", elem)
 		}
 		if selects(node, obj) {
@@ -203,8 +200,8 @@ func (w *walker) allows(depth int, exists bool) bool {
 	return !ok || test == legacy.MustNotExist
 }
 
-// selects reports whether an element has a selector's key. The comparison is
-// typed: 80 is neither "80" nor 80.0 (Gatekeeper spec §2.4).
+// selects reports whether an element has a selector's key. The comparison includes the type: 80
+// is neither "80" nor 80.0 (Gatekeeper spec §2.4).
 func selects(node legacy.Node, elem map[string]any) bool {
 	value, ok := elem[node.Name]
 	return ok && value == node.Value

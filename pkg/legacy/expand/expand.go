@@ -14,29 +14,28 @@ import (
 
 // Options say how an object is expanded. The zero value is usable.
 type Options struct {
-	// Namespace is the name of the Namespace that the object is in, nil if none is
-	// known. New objects are put there, or where the object says.
+	// Namespace is the name of the object's Namespace, nil if it is not known. New objects are
+	// put there, or in the namespace that the object has.
 	Namespace *string
-	// Admit returns a new object as it will be stored, or false if it will not be. It
-	// must not modify o.Made. Nil leaves it as it was made.
+	// Admit returns a new object as it will be stored, or false if it will be refused. It must
+	// not modify o.Made. If it is nil, the object is stored as it was made.
 	Admit func(o *Object) (stored *unstructured.Unstructured, ok bool, err error)
-	// Limits bound what becomes of one object.
+	// Limits bound the objects that are made from one object.
 	Limits Limits
 }
 
-// Limits bound an expansion. A zero is the default.
+// Limits bound an expansion. Zero means the default.
 type Limits struct {
-	// Objects is how many objects may be made, 100 by default, and Bytes how large
-	// they may be together, 16 MiB by default. Templates multiply: each of ten may
-	// generate what each of ten others expands.
+	// Objects is the largest number of objects, 100 by default, and Bytes their largest size
+	// together, 16 MiB by default. Templates multiply: each of ten may generate objects that
+	// each of ten others expands.
 	Objects, Bytes int
 }
 
 const (
 	defaultObjects = 100
 	defaultBytes   = 16 << 20
-	// maxDepth is Gatekeeper's bound for objects that create objects that create
-	// objects.
+	// maxDepth is Gatekeeper's bound for chains of objects that create objects.
 	maxDepth = 30
 )
 
@@ -45,18 +44,18 @@ type Object struct {
 	// Made is the object as the template makes it. It shares memory with Parent and
 	// must not be modified.
 	Made *unstructured.Unstructured
-	// Parent is the object that it was made of, as stored, and Template how.
+	// Parent is the object from which it was made, as stored, and Template the template.
 	Parent   *unstructured.Unstructured
 	Template *legacy.Template
-	// Depth is 1 for what the expanded object creates itself.
+	// Depth is 1 for objects that the expanded object creates itself.
 	Depth int
-	// Size is about how many bytes the object has as JSON.
+	// Size is the estimated size as JSON, in bytes.
 	Size int
 }
 
-// Expand returns what an object will create, and what that will create: deeper ones
-// before shallower ones, otherwise by the names of their templates (Gatekeeper spec
-// §10.3). The object is not modified. After an error there is no result.
+// Expand returns the objects that an object will create, and those that these will create:
+// deeper ones before shallower ones, otherwise sorted by the names of their templates
+// (Gatekeeper spec §10.3). The object is not modified. After an error there is no result.
 func (s *Set) Expand(object *unstructured.Unstructured, o Options) ([]*Object, error) {
 	e := expansion{Set: s, Options: o}
 	if e.Limits.Objects == 0 {
@@ -125,8 +124,8 @@ func (e *expansion) expand(parent *unstructured.Unstructured, depth int) error {
 	return nil
 }
 
-// make returns the object that a template makes of parent, nil if parent has nothing
-// for a built-in one.
+// make returns the object that a template makes from parent; nil if parent lacks the source of
+// a built-in template.
 func (e *expansion) make(parent *unstructured.Unstructured, t *legacy.Template) (*unstructured.Unstructured, error) {
 	source, ok, err := unstructured.NestedFieldNoCopy(parent.Object, strings.Split(t.Source, ".")...)
 	if err != nil {
@@ -173,8 +172,8 @@ func (e *expansion) make(parent *unstructured.Unstructured, t *legacy.Template) 
 	return u, nil
 }
 
-// nameOf returns the name that Gatekeeper gives to an object, which is not the one
-// that a controller will give it.
+// nameOf returns the name that Gatekeeper gives to an object. It is not the name that a
+// controller will give it.
 func nameOf(parent *unstructured.Unstructured, gvk schema.GroupVersionKind) string {
 	name := parent.GetName()
 	if gvk.Kind != "" {
@@ -183,7 +182,7 @@ func nameOf(parent *unstructured.Unstructured, gvk schema.GroupVersionKind) stri
 	return strings.ToLower(name)
 }
 
-// own makes parent an owner of u, if it says enough of itself.
+// own adds parent to the owners of u, if parent has an apiVersion, a kind and a name.
 func own(u, parent *unstructured.Unstructured) {
 	owner := metav1.OwnerReference{APIVersion: parent.GetAPIVersion(), Kind: parent.GetKind(), Name: parent.GetName()}
 	if owner.APIVersion == "" || owner.Kind == "" || owner.Name == "" {
@@ -205,7 +204,7 @@ func describe(u *unstructured.Unstructured) string {
 	return u.GetKind()
 }
 
-// size is about how many bytes a value takes as JSON.
+// size estimates how many bytes a value has as JSON.
 func size(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -227,7 +226,7 @@ func size(v any) int {
 	}
 }
 
-// maxText bounds an error's text, which has the value that is wrong in it.
+// maxText bounds the text of an error, which quotes the wrong value.
 const maxText = 4 << 10
 
 func cut(err error) error {

@@ -1,13 +1,12 @@
 // Package expand answers one question: which objects will this object create?
 //
-// Gatekeeper's ExpansionTemplates say so (Gatekeeper spec §10), and templates of this
-// package for the workloads of Kubernetes, so that a Deployment can be expanded into
-// its Pod without any ExpansionTemplate. The new objects are what Gatekeeper 3.23.1
-// makes: with its names, namespaces and owner references, but in an order that is the
-// same in every run.
+// The answer is in Gatekeeper's ExpansionTemplates (Gatekeeper spec §10), and in built-in
+// templates for the workloads of Kubernetes, so that a Deployment can be expanded into its Pod
+// without any ExpansionTemplate. The new objects are those of Gatekeeper 3.23.1, with its
+// names, namespaces and owner references, but in an order that is the same in every run.
 //
-// The package knows no mutators: its caller mutates each new object, see
-// Options.Admit, before that is expanded in turn.
+// The package does not mutate: its caller mutates each new object, see Options.Admit, before
+// that is expanded in turn.
 package expand
 
 import (
@@ -21,19 +20,18 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Set is the templates that are in force. It is immutable. The zero value expands
-// nothing.
+// Set has the templates that are in effect. It is immutable. The zero value expands nothing.
 type Set struct {
 	byKind  map[schema.GroupVersionKind][]*legacy.Template // by name
 	circles [][]*legacy.Template
 }
 
-// ErrCycle is what is wrong with the templates of Set.Circles, in Gatekeeper's words.
+// ErrCycle is Gatekeeper's error text for the templates of Set.Circles.
 const ErrCycle = "template forms expansion cycle"
 
-// New returns the Set of templates, of which the later counts if two have one name,
-// and of the built-in ones. A kind that one of the templates expands is not expanded by
-// a built-in one, and neither is one that would close a cycle with the templates.
+// New returns the Set of templates, and of the built-in ones. If two templates have the same
+// name, the later one counts. A built-in template is left out if one of the templates expands
+// its kind, or if it would close a cycle with the templates.
 func New(templates []*legacy.Template) *Set {
 	templates = byName(templates)
 	s := &Set{byKind: map[schema.GroupVersionKind][]*legacy.Template{}}
@@ -58,12 +56,12 @@ func New(templates []*legacy.Template) *Set {
 	return s
 }
 
-// Circles returns the templates that do nothing because each of them generates what
-// another one of its circle expands. The templates of a circle are in the order of their
-// names, and the circles in that of their first ones.
+// Circles returns the cycles of templates that have no effect because each generates a kind
+// that another one of the cycle expands. The templates of a cycle are sorted by name, and the
+// cycles by their first templates.
 func (s *Set) Circles() [][]*legacy.Template { return s.circles }
 
-// Circle returns the circle that a template is in, nil if it is in none.
+// Circle returns the cycle that a template is in, nil if it is in none.
 func (s *Set) Circle(t *legacy.Template) []*legacy.Template {
 	for _, c := range s.circles {
 		if slices.Contains(c, t) {
@@ -73,7 +71,7 @@ func (s *Set) Circle(t *legacy.Template) []*legacy.Template {
 	return nil
 }
 
-// CycleError says of the templates of a circle that they do nothing, and names the first
+// CycleError returns the error that the templates of a cycle have no effect. It names the first
 // ones.
 func CycleError(circle []*legacy.Template) error {
 	var names []string
@@ -87,7 +85,7 @@ func CycleError(circle []*legacy.Template) error {
 	return fmt.Errorf("%s: %s", ErrCycle, text)
 }
 
-// maxNamed is how many templates of a circle an error names.
+// maxNamed is how many templates of a cycle an error names.
 const maxNamed = 10
 
 // For returns the templates that expand objects of a kind, in the order of their
@@ -101,8 +99,8 @@ func (s *Set) Kinds() []schema.GroupVersionKind {
 	})
 }
 
-// byName sorts templates. Of several with one name it keeps the last; the name of a
-// built-in template is no ExpansionTemplate's.
+// byName sorts templates. Of several with one name it keeps the last; a built-in template never
+// has the name of an ExpansionTemplate.
 func byName(templates []*legacy.Template) []*legacy.Template {
 	out := slices.Clone(templates)
 	slices.SortStableFunc(out, func(a, b *legacy.Template) int { return strings.Compare(a.Name, b.Name) })
@@ -115,10 +113,10 @@ func byName(templates []*legacy.Template) []*legacy.Template {
 	return last
 }
 
-// circles returns the templates from which one gets back by way of at least one other
-// template (Gatekeeper spec §10.2), those from which one gets to each other together. It
-// is Tarjan's algorithm without recursion, since there may be thousands of templates, which
-// are in the order of their names.
+// circles returns the templates that reach themselves through at least one other template
+// (Gatekeeper spec §10.2), grouped into those that reach each other. It is Tarjan's algorithm
+// for strongly connected components without recursion, since there may be thousands of
+// templates. They must be sorted by name.
 func circles(templates []*legacy.Template) (out [][]*legacy.Template) {
 	expand := map[schema.GroupVersionKind][]int{}
 	for i, t := range templates {

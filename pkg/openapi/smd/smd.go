@@ -1,7 +1,7 @@
-// Package smd has the names of structured-merge-diff that mapd uses. It is the only
-// package that imports that library, whose major version is a part of its import paths:
-// a next one is a change of this file and of go.mod. `make next` builds mapd with the
-// next one by replacing the number in this file.
+// Package smd has the names of structured-merge-diff that mapd uses. Only this package imports
+// that library, whose import paths contain its major version: a new major version changes only
+// this file and go.mod. `make next` builds mapd with the next one by replacing the number in
+// this file.
 package smd
 
 import (
@@ -24,7 +24,7 @@ type (
 	ElementRelationship = schema.ElementRelationship
 )
 
-// What a map, a list or a scalar of a schema is.
+// The forms of a map, a list or a scalar in a schema.
 const (
 	Associative = schema.Associative
 	Atomic      = schema.Atomic

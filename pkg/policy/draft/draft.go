@@ -10,22 +10,21 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Draft is one object on its way through mutations.
+// Draft is one object between its mutations.
 //
-// An object that Object returned is good only until the next mutation, unless Keep
-// was called in between. A Draft must not be used by two goroutines at once, and not
-// be copied after its first use. The zero Draft must be Reset before use.
+// An object that Object returned is valid only until the next mutation, unless Keep was called
+// in between. A Draft must not be used by two goroutines at once, and must not be copied after
+// its first use. The zero Draft must be Reset before use.
 type Draft struct {
 	object *unstructured.Unstructured
 	turns  [2]unstructured.Unstructured // see Commit
 
-	// Edit holds the object's content. Its cursor is where Top and the mutation
-	// that writes put it.
+	// Edit holds the object's content. Top and the mutation that writes move its cursor.
 	Edit    tree.Edit
 	written bool // since Begin
 
-	// paths is all[from:], the pointers that the last mutation changed. text and
-	// ends are those of the mutation under way, which become one string.
+	// paths is all[from:], the pointers that the last mutation changed. text and ends are those
+	// of the present mutation, which become one string.
 	paths, all []string
 	from       int
 	text       []byte
@@ -34,28 +33,28 @@ type Draft struct {
 	// Recent is where the last JSON patch left the Edit's cursor.
 	Recent Recent
 
-	// SettledAs is the kind as which the object is settled when a mutation begins;
-	// empty if all of it has to be settled again: the defaults of another version,
-	// from which the object came, are not this one's (spec §2.3; k8s.io/apiserver
-	// …/mutating/dispatcher.go: dispatchOne fills in defaults after every mutation).
+	// SettledAs is the kind whose form the object has when a mutation begins. It is empty if
+	// the whole object has to be settled again, since it was converted from another version
+	// whose defaults differ (spec §2.3; k8s.io/apiserver …/mutating/dispatcher.go: dispatchOne
+	// fills in defaults after every mutation).
 	SettledAs schema.GroupVersionKind
-	// Valid is the custom kind to which the object is known to conform, if any.
+	// Valid is the custom kind to which the object is known to conform, or nil.
 	Valid *openapi.Kind
-	// Textual says that the object may hold nil lists, which become null when the
-	// object becomes text, so that a JSON patch has to look at all of it.
+	// Textual says that the object may have nil lists, which become null when the object is
+	// encoded, so that a JSON patch has to search all of it for them.
 	Textual bool
 }
 
-// Recent is a container that was written to, and its place in the schema.
+// Recent is a container that was written to, and its position in the schema.
 type Recent struct {
-	Way     string        // the pointer to it, with a slash behind; empty: none
+	Way     string        // the pointer to it, followed by a slash; empty: none
 	Kind    *openapi.Kind // of Spot; nil: there is no Spot
 	Spot    openapi.Spot
 	InList  bool // the container is an element of a list
-	Through bool // the way leads through a list
+	Through bool // an element of a list is on the way to it
 }
 
-// Reset begins anew with obj, which is never modified, with room for about as many
+// Reset starts again with obj, which is never modified, and allocates memory for about as many
 // changes.
 func (d *Draft) Reset(obj *unstructured.Unstructured, changes int) {
 	*d = Draft{object: obj, Edit: d.Edit, text: d.text[:0], ends: d.ends[:0]}
@@ -73,10 +72,10 @@ func content(obj *unstructured.Unstructured) any {
 	return obj.Object
 }
 
-// Object returns the object as it is now.
+// Object returns the present object.
 func (d *Draft) Object() *unstructured.Unstructured { return d.object }
 
-// Keep returns the object, which no later mutation modifies.
+// Keep returns the present object, and no later mutation modifies it.
 func (d *Draft) Keep() *unstructured.Unstructured {
 	d.Edit.Keep()
 	if d.object == &d.turns[0] || d.object == &d.turns[1] {
@@ -85,8 +84,8 @@ func (d *Draft) Keep() *unstructured.Unstructured {
 	return d.object
 }
 
-// Replace makes after, which others may hold, the object, and ends the mutation under
-// way. An object that equals after stays.
+// Replace makes after the object, and ends the present mutation. after is not modified. If the
+// object equals after, it stays.
 func (d *Draft) Replace(after *unstructured.Unstructured) {
 	if tree.Equal(content(d.object), content(after)) {
 		d.Undo()
@@ -102,7 +101,7 @@ func (d *Draft) Replace(after *unstructured.Unstructured) {
 // changed nothing.
 func (d *Draft) Changed() []string { return d.paths }
 
-// Begin begins a mutation. What it writes is undone by Undo.
+// Begin begins a mutation. Undo reverts its writes.
 func (d *Draft) Begin() {
 	d.paths, d.from, d.written = nil, len(d.all), false
 	d.text, d.ends = d.text[:0], d.ends[:0]
@@ -115,8 +114,7 @@ func (d *Draft) Top() {
 	d.Edit.Top()
 }
 
-// Undo takes back what was written since Begin, be the mutation done, half done or
-// left by a panic.
+// Undo reverts the writes since Begin, also after a panic in the middle of a mutation.
 func (d *Draft) Undo() {
 	d.Recent = Recent{}
 	d.Edit.Undo()
@@ -124,12 +122,11 @@ func (d *Draft) Undo() {
 	d.all, d.paths, d.written = d.all[:d.from], nil, false
 }
 
-// Write writes a value, as a server settles it, to a child of the container at the
-// Edit's cursor, whose place is spot; nil: as it is. old is the value there, if one
-// was found. path is the pointer to it, if the caller has it. It reports false, and
-// writes nothing, if it is not sure of what settling the whole object would make of
-// the value. Values that parts of the object are in must be released before the first
-// of several writes.
+// Write writes a value to a child of the container at the Edit's cursor, in the form that
+// settling gives it at spot; if spot is nil, as it is. old is the present value, if found. path
+// is the pointer to the child, if the caller has it. Write reports false, and writes nothing,
+// if it cannot decide how settling the whole object would change the value. If parts of the
+// object are in several values, release these values before the first write.
 func (d *Draft) Write(spot *openapi.Spot, t tree.Token, old any, found bool, value any, path string) bool {
 	if spot != nil {
 		var ok bool
@@ -184,12 +181,12 @@ func (d *Draft) note(path string) {
 	d.ends = append(d.ends, len(d.text))
 }
 
-// Writes counts the changes that Write has noted since Begin for callers that gave no
+// Writes returns how many changes since Begin Write has recorded for callers that passed no
 // path.
 func (d *Draft) Writes() int { return len(d.ends) }
 
-// Commit ends a mutation that wrote settled values. Of the two objects that take
-// turns the older one is not looked at any more.
+// Commit ends a mutation that wrote settled values. The Draft alternates between two objects,
+// so the one returned before the last Commit becomes invalid.
 func (d *Draft) Commit() {
 	if !d.written {
 		return
@@ -209,13 +206,13 @@ func (d *Draft) Commit() {
 	d.end()
 }
 
-// end makes what was written final: Undo does not reach it.
+// end makes the writes final: Undo does not revert them.
 func (d *Draft) end() {
 	d.from, d.written = len(d.all), false
 	d.Edit.Begin()
 }
 
-// Settle ends a mutation that copied the object and wrote values as they are: it
+// Settle ends a mutation that copied the object and wrote values without settling them: it
 // settles the whole object. An error undoes the mutation.
 func (d *Draft) Settle(kind *openapi.Kind, from openapi.Decoding) error {
 	before, after := d.object.Object, d.Edit.Root().(map[string]any)
@@ -235,8 +232,8 @@ func (d *Draft) Settle(kind *openapi.Kind, from openapi.Decoding) error {
 	return nil
 }
 
-// AllNamed reports whether all elements of a list have different names, which identify
-// them wherever that list is compared.
+// AllNamed reports whether all elements of a list have different names, by which every
+// comparison of versions of the list identifies them.
 func AllNamed(list []any) bool {
 	if len(list) > maxNamed {
 		return false
@@ -253,7 +250,7 @@ func AllNamed(list []any) bool {
 	return true
 }
 
-// maxNamed bounds how many names are compared each with each.
+// maxNamed bounds how many names are compared with each other.
 const maxNamed = 64
 
 func nameOf(v any) (string, bool) {

@@ -13,9 +13,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy/draft"
 )
 
-// Check validates an apply configuration and refuses atomic content in it
-// (spec §7.1 steps 3 to 5). apiVersion and kind are the object's own whatever
-// the author wrote, so they are left out of what is merged.
+// Check validates an apply configuration and returns an error if it has atomic content (spec
+// §7.1 steps 3 to 5). It returns the configuration without apiVersion and kind, since the
+// object keeps its own, whatever the author wrote.
 func Check(kind *openapi.Kind, patch map[string]any) (map[string]any, error) {
 	_, hasVersion := patch["apiVersion"]
 	_, hasKind := patch["kind"]
@@ -40,9 +40,9 @@ func Check(kind *openapi.Kind, patch map[string]any) (map[string]any, error) {
 	return patch, representable(kind, patch)
 }
 
-// representable refuses numbers that JSON cannot represent in a patch for an object of a
-// custom kind. The Go types of built-in kinds do it themselves. In-tree such an object
-// is an internal error once it is written (row decode-errors of docs/reference/compat.md).
+// representable returns an error for numbers in an apply configuration of a custom kind that
+// JSON cannot represent. For built-in kinds the Go types do that. In-tree, writing such an
+// object is an internal error (row decode-errors of docs/reference/compat.md).
 func representable(kind *openapi.Kind, patch map[string]any) error {
 	if kind.Builtin() {
 		return nil
@@ -54,8 +54,8 @@ func representable(kind *openapi.Kind, patch map[string]any) error {
 	return fmt.Errorf("%s: json: unsupported value: %v", place, *number)
 }
 
-// unrepresentable returns the first place of a number that JSON cannot represent, as
-// .spec.list[2].n, and the number, nil if there is none.
+// unrepresentable returns the path of the first number that JSON cannot represent, such as
+// .spec.list[2].n, and the number; nil if there is none.
 func unrepresentable(v any) (place string, number *float64) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -80,16 +80,16 @@ func unrepresentable(v any) (place string, number *float64) {
 	return place, number
 }
 
-// checker validates an apply configuration against a schema and finds the
-// atomic places that it names. Its errors are structured-merge-diff's, one for
-// one; maps are walked in the order of their keys so that a text is the same
-// each time (the library's own order is random).
+// checker validates an apply configuration against a schema and finds its atomic parts. The
+// errors are those of structured-merge-diff; maps are walked in the order of their keys so that
+// the text is always the same (the library's own order is random).
 type checker struct {
 	schema *smd.Schema
 }
 
-// sound reports whether validate and atomics find nothing in v. It looks at all
-// of it at once and makes nothing; false means that those have to be asked.
+// sound reports whether validate and atomics are certain to find nothing in v. It does both
+// checks in one walk without allocations; false means that validate and atomics have to be
+// called.
 func (c checker) sound(v any, tr smd.TypeRef) bool {
 	atom, ok := c.schema.Resolve(tr)
 	if !ok || v == nil {
@@ -122,7 +122,7 @@ func (c checker) sound(v any, tr smd.TypeRef) bool {
 	return false
 }
 
-// soundList leaves long lists to validate: their keys are compared each with each.
+// soundList leaves long lists to validate, since it compares each key with each other one.
 func (c checker) soundList(list []any, t *smd.List) bool {
 	var room [32]itemKey
 	if t.ElementRelationship != smd.Associative || len(list) > len(room) {
@@ -188,7 +188,7 @@ func (c checker) validateMap(v any, t *smd.Map) (errs smd.ValidationErrors) {
 		}
 		return errs
 	}
-	// Unsorted first: an order is only needed to report.
+	// Search in random order first: sorting is only needed for reports.
 	for key, v := range fields {
 		if !one(key, v) || errs != nil {
 			errs = nil
@@ -242,8 +242,8 @@ func (c checker) validateList(v any, t *smd.List) (errs smd.ValidationErrors) {
 	return errs
 }
 
-// validateScalar is the library's function of that name (typed/validate.go);
-// its texts print the value in two ways, both reproduced.
+// validateScalar is the library's function of that name (typed/validate.go). Its texts print
+// the value in two ways, as the library does.
 func validateScalar(v any, t smd.Scalar) smd.ValidationErrors {
 	if v == nil {
 		return nil

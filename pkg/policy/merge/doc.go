@@ -1,6 +1,6 @@
-// Package merge answers one question: what does the apply configuration of a policy
-// make of an object?
+// Package merge answers one question: how does the apply configuration of a policy change an
+// object?
 //
-// Results and errors are structured-merge-diff's, but only what the configuration
-// names is walked.
+// Results and errors are those of structured-merge-diff, but merge only walks the parts of the
+// object that the configuration names.
 package merge

@@ -22,21 +22,22 @@ type itemKey struct {
 
 type (
 	absentKey struct{}
-	// deepKey stands for a key that is not a scalar.
+	// deepKey is the encoded form of a key that is not a scalar.
 	deepKey string
 )
 
 // keyer derives the identities of one list's elements.
 type keyer struct {
 	list *smd.List
-	// two are the defaults of the first two keys, more those of the others; nil:
-	// none.
+	// two are the defaults of the first two keys, more those of the others; nil if there is no
+	// default.
 	two  [2]any
 	more []any
 	err  error // why an absent key cannot be defaulted
 }
 
-// absent is what the key of that index is where it is not given, nil: nothing.
+// absent returns the value of the i-th key for an element that lacks it, nil if it has no
+// default.
 func (k *keyer) absent(i int) any {
 	switch {
 	case i < len(k.two):
@@ -75,7 +76,7 @@ func newKeyer(s *smd.Schema, t *smd.List) keyer {
 	return k
 }
 
-// of is the identity of item, or why it has none.
+// of returns the identity of item, or an error if it has none.
 func (k *keyer) of(item any) (itemKey, error) {
 	if k.list.ElementRelationship != smd.Associative {
 		return itemKey{}, fmt.Errorf("invalid indexing of non-associative list")
@@ -131,7 +132,7 @@ func (k *keyer) of(item any) (itemKey, error) {
 	return key, nil
 }
 
-// scalarKey maps v to a value that == can compare.
+// scalarKey returns a value for v that == can compare.
 func scalarKey(v any) any {
 	switch v := v.(type) {
 	case nil, string, bool, int64:
@@ -160,7 +161,8 @@ func scalarKey(v any) any {
 	return deepKey(encodeKey(v))
 }
 
-// integral is f, as an integer if it is one: 1.0 and 1 are one key.
+// integral returns f, converted to an integer if it has no fraction: 1.0 and 1 are the same
+// key.
 func integral(f float64) any {
 	if f == math.Trunc(f) && math.Abs(f) < 1<<63 {
 		return int64(f)
@@ -168,9 +170,9 @@ func integral(f float64) any {
 	return f
 }
 
-// encodeKey writes v so that different values give different strings. What is
-// not JSON data, such as a CEL optional, is all one value to the library
-// (structured-merge-diff value/value.go: CompareUsing).
+// encodeKey encodes v so that different values have different strings. The library treats all
+// values that are not JSON data, such as CEL optionals, as equal (structured-merge-diff
+// value/value.go: CompareUsing).
 func encodeKey(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -200,7 +202,7 @@ func encodeKey(v any) string {
 	return "?"
 }
 
-// element is item's path element as the library prints it.
+// element returns the path element of item in the library's notation.
 func (k *keyer) element(item any) string {
 	if len(k.list.Keys) == 0 {
 		v := smd.NewValueInterface(item)

@@ -13,8 +13,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Apply merges a checked apply configuration into the object of a draft, all of it or
-// nothing, and settles what it wrote.
+// Apply merges a checked apply configuration into the object of a draft, and settles the values
+// that it writes. After an error the object is unchanged.
 func Apply(d *draft.Draft, kind *openapi.Kind, patch map[string]any) error {
 	if err := conforms(d, kind); err != nil {
 		return err
@@ -25,7 +25,8 @@ func Apply(d *draft.Draft, kind *openapi.Kind, patch map[string]any) error {
 	return byCopying(d, kind, patch)
 }
 
-// ByCopying is Apply that copies what it writes to and settles the whole object.
+// ByCopying is Apply, but it copies the containers that it writes to and settles the whole
+// object.
 func ByCopying(d *draft.Draft, kind *openapi.Kind, patch map[string]any) error {
 	if err := conforms(d, kind); err != nil {
 		return err
@@ -48,8 +49,8 @@ func byCopying(d *draft.Draft, kind *openapi.Kind, patch map[string]any) error {
 	return nil
 }
 
-// Lenient merges a checked apply configuration into the object of a draft, all of it
-// or nothing, and leaves the result as it is.
+// Lenient merges a checked apply configuration into the object of a draft, and does not settle
+// the result. After an error the object is unchanged.
 func Lenient(d *draft.Draft, kind *openapi.Kind, patch map[string]any) error {
 	if err := conforms(d, kind); err != nil {
 		return err
@@ -61,9 +62,9 @@ func Lenient(d *draft.Draft, kind *openapi.Kind, patch map[string]any) error {
 	return nil
 }
 
-// conforms holds the object against the schema, as upstream does. Built-in objects
-// have been through their Go types, so they conform; an object of a custom kind is
-// looked at once, unless it is itself the outcome of an apply.
+// conforms validates the object against the schema, as upstream does. Built-in objects have
+// been through their Go types, so they are valid. An object of a custom kind is validated once,
+// unless it is itself the result of an apply.
 func conforms(d *draft.Draft, kind *openapi.Kind) error {
 	if kind.Builtin() || d.Valid == kind {
 		return nil
@@ -79,9 +80,8 @@ func invalidObject(err error) error {
 	return fmt.Errorf("error applying patch: failed to convert original object to typed object: %w", err)
 }
 
-// inPlace merges, and settles each value that it writes. It reports false, and does
-// nothing, if the outcome may differ from what whole and settling the object give,
-// errors included.
+// inPlace merges, and settles each value that it writes. It reports false, and changes nothing,
+// if the result or an error might differ from those of whole followed by settling the object.
 func inPlace(d *draft.Draft, kind *openapi.Kind, patch map[string]any) bool {
 	spot, ok := kind.Spot(d.Object().Object, openapi.FromApply)
 	if !ok {
@@ -101,8 +101,8 @@ func inPlace(d *draft.Draft, kind *openapi.Kind, patch map[string]any) bool {
 	return true
 }
 
-// whole merges with the results of structured-merge-diff's typed.Merge. The draft
-// copies what it writes to. An error undoes the merge.
+// whole merges with the results of structured-merge-diff's typed.Merge. The draft copies the
+// containers that it writes to. An error undoes the merge.
 func whole(d *draft.Draft, kind *openapi.Kind, patch map[string]any) error {
 	d.Edit.Keep()
 	d.Top()
@@ -111,7 +111,7 @@ func whole(d *draft.Draft, kind *openapi.Kind, patch map[string]any) error {
 	m := merger{draft: d, schema: s}
 	if err := m.root(d.Object().Object, patch, ref, openapi.Spot{}); err != nil {
 		d.Undo()
-		// The patch was found valid, so it is the object that is not.
+		// The patch is valid, so the error is about the object.
 		if invalid := kind.Validate(d.Object().Object); invalid != nil {
 			return invalidObject(invalid)
 		}
@@ -123,23 +123,23 @@ func whole(d *draft.Draft, kind *openapi.Kind, patch map[string]any) error {
 // errUnsure ends a merge in place whose outcome is not certain.
 var errUnsure = errors.New("unsure")
 
-// merger merges into the object of a draft, at the cursor of its Edit. It walks only
-// what the patch names. typed.Merge rebuilds the whole object; its result for what
-// one side alone holds is that side, so both sides' untouched subtrees can be shared
-// instead. The differential test holds the two together.
+// merger merges into the object of a draft, at the cursor of its Edit. It walks only the parts
+// that the patch names. typed.Merge rebuilds the whole object, and keeps parts that only one
+// side has, so these can be shared instead. A differential test compares the two.
 type merger struct {
 	draft  *draft.Draft
 	schema *smd.Schema
-	// sure merges only what does the same whether the object is settled at one
-	// place or as a whole, and is found by comparing the object before and after.
+	// sure allows only changes that settling one value and settling the whole object treat in
+	// the same way, and that a comparison of the object before and after finds at the same
+	// path.
 	sure bool
-	// released says that what is left of the patch may be written although parts of
-	// the object are in it.
+	// released says that the rest of the patch may be written although it shares parts with the
+	// object.
 	released bool
 }
 
-// release tells the Edit, once and before the first write, that the containers of a part of
-// the patch may become part of the object. A part of a single value needs none.
+// release calls Edit.Release, once and before the first write, since containers of the patch
+// may become part of the object. A part with only one value needs no release.
 func (m *merger) release(part any, values int) {
 	if m.sure && !m.released && values > 1 {
 		m.draft.Edit.Release(part)
@@ -168,14 +168,14 @@ func (m *merger) root(live, patch any, tr smd.TypeRef, spot openapi.Spot) error 
 	return nil
 }
 
-// members merges two maps, of which live is at the cursor. It may be an element of a
-// list.
+// members merges two maps, of which live is at the cursor. element says that live is an element
+// of a list.
 func (m *merger) members(live, patch map[string]any, t *smd.Map, spot openapi.Spot, element bool) error {
 	m.release(patch, len(patch))
 	for key, pv := range patch {
 		at := spot
-		// There are no paths to what is below an empty name. An element whose
-		// identity changes is another one to a comparison.
+		// A tree path cannot lead below an empty name. A comparison takes an element whose
+		// identity changes for another one.
 		if m.sure && (key == "" || !at.Field(key)) {
 			return errUnsure
 		}
@@ -203,7 +203,7 @@ func (m *merger) members(live, patch map[string]any, t *smd.Map, spot openapi.Sp
 }
 
 // write writes a value to a child of the container at the cursor. It reports false if
-// it is not sure what settling makes of it.
+// Draft.Write does.
 func (m *merger) write(t tree.Token, live any, found bool, patch any, spot *openapi.Spot) bool {
 	if !m.sure {
 		spot = nil
@@ -339,7 +339,7 @@ func (m *merger) list(token tree.Token, list any, patch []any, t *smd.List, spot
 			}
 		}
 		edit.Up()
-		// Of several elements that change, only names identify each.
+		// If several elements change, a comparison identifies them only by their names.
 		if m.sure && (changed > 1 || changed > 0 && next < len(patch)) &&
 			!(len(t.Keys) == 1 && t.Keys[0] == "name" && draft.AllNamed(live)) {
 			return errUnsure
@@ -348,7 +348,7 @@ func (m *merger) list(token tree.Token, list any, patch []any, t *smd.List, spot
 	}
 	merged := edit.At().([]any)
 	edit.Up()
-	// at[i] is the patch's element that live[i] meets, -1: none.
+	// at[i] is the index of the patch's element with the key of live[i], -1: none.
 	at := make([]int, len(live))
 	for i, item := range live {
 		key, err := keys.of(item)
@@ -387,7 +387,7 @@ func (m *merger) element(i int, live, patch any, t *smd.List, spot openapi.Spot)
 	return err
 }
 
-// named is one element that a patch names, and what the live list has for it.
+// named is one element that a patch names, and where the live list has it.
 type named struct {
 	key    itemKey
 	live   int // index of the first live element of that key, -1: none
@@ -395,11 +395,11 @@ type named struct {
 	taken  bool
 }
 
-// ordered returns the elements of two lists in the order of the library. at[i] is the
-// patch's element that live[i] meets, -1: none; what both have once was merged into
-// live.
+// ordered returns the elements of two lists in the order of the library. at[i] is the index of
+// the patch's element with the key of live[i], -1: none. Elements that both lists have once
+// were merged into live before.
 func ordered(live, patch []any, names []named, at []int) []any {
-	// next is the first element both lists have that is not taken yet, in the
+	// advance returns the next element that both lists have and that is not taken yet, in the
 	// patch's order; len(names) if there is none.
 	advance := func(from int) int {
 		for from < len(names) && names[from].copies == 0 {
@@ -427,7 +427,7 @@ func ordered(live, patch []any, names []named, at []int) []any {
 				continue
 			}
 			if at[i] >= 0 && next < len(names) && next != at[i] {
-				// Its turn comes later, or was earlier: the patch decides.
+				// The patch decides the position of the element, which is later or was earlier.
 				i++
 				continue
 			}
@@ -453,7 +453,7 @@ func ordered(live, patch []any, names []named, at []int) []any {
 // nameIndex finds elements by their keys.
 type nameIndex struct {
 	names []named
-	byKey map[itemKey]int // made by the first find among many
+	byKey map[itemKey]int // made by the first find if there are many elements
 }
 
 // find returns the index of the element of a key, -1 if there is none.
@@ -511,7 +511,7 @@ func isScalar(v any) bool {
 	return isNumber(v)
 }
 
-// isNumber says what structured-merge-diff takes for one; uint64 it does not.
+// isNumber reports whether structured-merge-diff takes v for a number; uint64 is none.
 func isNumber(v any) bool {
 	switch v.(type) {
 	case int64, float64, int, int8, int16, int32, uint, uint8, uint16, uint32, float32:
@@ -527,9 +527,8 @@ func prefixed(err error, prefix string) error {
 	return err
 }
 
-// changesAsText reports whether an apply configuration holds what is not the
-// same in the JSON text that a later JSON Patch works on: a list that is nil, as
-// upstream's conversion makes empty ones.
+// changesAsText reports whether an apply configuration has a nil list, as upstream's conversion
+// makes of an empty one. It becomes null in the JSON text that a later JSON Patch works on.
 func changesAsText(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:

@@ -1,6 +1,5 @@
-// Package patch answers one question: what does the JSON patch of a policy make of an
-// object?
+// Package patch answers one question: how does the JSON patch of a policy change an object?
 //
-// Patches have the semantics of gopkg.in/evanphx/json-patch.v4, which API servers
-// apply them with, down to its oddities and its texts.
+// Patches have the semantics and the error texts of gopkg.in/evanphx/json-patch.v4, with which
+// API servers apply them, including its quirks.
 package patch

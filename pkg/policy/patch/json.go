@@ -17,12 +17,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// CopyLimit bounds what the copy operations of one patch may add, in bytes of
-// JSON: an API server's fixed setting for the process-wide limit of the library.
+// CopyLimit bounds the bytes of JSON that the copy operations of one patch may add. It is the
+// value to which an API server sets the library's process-wide limit.
 const CopyLimit = 3 << 20
 
-// maxMoved bounds the elements that the operations of one patch move. A thousand
-// operations at the front of a list of a thousand move 1.5 million.
+// maxMoved bounds the list elements that the operations of one patch shift. A thousand
+// operations at the front of a list of a thousand elements shift 1.5 million.
 const maxMoved = 100 << 20
 
 var (
@@ -31,8 +31,8 @@ var (
 	errInvalidIndex = errors.New("invalid index referenced")
 )
 
-// crashError stands for an operation that brings upstream's library, and with
-// it the request, down (spec §14 T4). Here it is the policy's error.
+// crashError is the error for an operation that makes upstream's library panic, and fails the
+// request (spec §14 T4). Here it is an error of the policy.
 type crashError struct{ what string }
 
 func (e *crashError) Error() string { return e.what }
@@ -41,8 +41,8 @@ func crash(format string, args ...any) error {
 	return &crashError{what: fmt.Sprintf(format, args...)}
 }
 
-// Apply applies a patch to the object of a draft, all of it or nothing, and settles
-// what it wrote.
+// Apply applies a patch to the object of a draft, and settles the values that it writes. After
+// an error the object is unchanged.
 func Apply(d *draft.Draft, kind *openapi.Kind, ops []cel.PatchOp) error {
 	if !d.SettledAs.Empty() && inPlace(d, kind, ops) {
 		return nil
@@ -50,7 +50,8 @@ func Apply(d *draft.Draft, kind *openapi.Kind, ops []cel.PatchOp) error {
 	return ByCopying(d, kind, ops)
 }
 
-// ByCopying is Apply that copies what it writes to and settles the whole object.
+// ByCopying is Apply, but it copies the containers that it writes to and settles the whole
+// object.
 func ByCopying(d *draft.Draft, kind *openapi.Kind, ops []cel.PatchOp) error {
 	switch err := whole(d, ops); {
 	case errors.Is(err, errTestFailed):
@@ -62,8 +63,8 @@ func ByCopying(d *draft.Draft, kind *openapi.Kind, ops []cel.PatchOp) error {
 	return d.Settle(kind, openapi.FromJSONPatch)
 }
 
-// Lenient applies a patch to the object of a draft, all of it or nothing, and leaves
-// the result as it is.
+// Lenient applies a patch to the object of a draft, and does not settle the result. After an
+// error the object is unchanged.
 func Lenient(d *draft.Draft, ops []cel.PatchOp) error {
 	if inPlace(d, nil, ops) {
 		return nil
@@ -78,9 +79,9 @@ func Lenient(d *draft.Draft, ops []cel.PatchOp) error {
 	return nil
 }
 
-// inPlace applies a patch and settles each value that it writes, if kind is not nil.
-// It reports false, and does nothing, if the outcome may differ from what whole and
-// settling the object give, errors included.
+// inPlace applies a patch and settles each value that it writes, if kind is not nil. It reports
+// false, and changes nothing, if the result or an error might differ from those of whole
+// followed by settling the object.
 func inPlace(d *draft.Draft, kind *openapi.Kind, ops []cel.PatchOp) bool {
 	if r := &d.Recent; r.Kind != kind || r.Through {
 		r.Way = ""
@@ -105,10 +106,10 @@ func inPlace(d *draft.Draft, kind *openapi.Kind, ops []cel.PatchOp) bool {
 	return true
 }
 
-// whole applies a patch with the semantics of gopkg.in/evanphx/json-patch.v4
-// v4.13.0, quirks included (spec §8.3): that is what policies are written and tested
-// against. The draft copies what it writes to. An error undoes the mutation; a failed
-// test is errTestFailed.
+// whole applies a patch with the semantics of gopkg.in/evanphx/json-patch.v4 v4.13.0, quirks
+// included (spec §8.3), since policies are written for and tested with that library. The draft
+// copies the containers that it writes to. An error undoes the mutation; a failed test is
+// errTestFailed.
 func whole(d *draft.Draft, ops []cel.PatchOp) error {
 	d.Edit.Keep()
 	d.Top()
@@ -126,29 +127,29 @@ func whole(d *draft.Draft, ops []cel.PatchOp) error {
 	return nil
 }
 
-// maxSure bounds how many paths are compared each with each: about so many
-// operations are faster than copying the object.
+// maxSure bounds how many paths are compared with each other: up to about so many operations,
+// that is faster than copying the object.
 const maxSure = 256
 
-// patching is a document under a patch. The container that an operation is about is
-// at the cursor of the draft's Edit.
+// patching is a document to which a patch is being applied. The container that an operation
+// changes is at the cursor of the draft's Edit.
 type patching struct {
 	draft  *draft.Draft
 	ops    int
 	copied int64
-	moved  int  // elements of lists, to make or close gaps
+	moved  int  // list elements shifted by insertions and removals
 	nulls  bool // some newNull was written
 
-	// sure applies only operations whose outcome is certain, and settles what they
+	// sure allows only operations whose outcome is certain, and settles the values that they
 	// write for kind, if that is not nil.
 	sure bool
 	kind *openapi.Kind
 }
 
-// newNull is a null that an operation wrote with an explicit value. The library
-// tells it from a null that the document or a nested value held, which it takes for
-// an absent value: it can be looked into, finding nothing, compares equal to null and
-// to {}, and cannot be added to.
+// newNull is a null that an operation wrote as its explicit value. The library treats it
+// differently from a null of the document or of a nested value, which counts as absent. A
+// newNull can be descended into, without finding anything, equals null and {}, and nothing can
+// be added to it.
 type newNull struct{}
 
 // MarshalJSON writes null.
@@ -170,8 +171,8 @@ func (p *patching) all(ops []cel.PatchOp) error {
 	return nil
 }
 
-// seal makes plain nulls of those that the patch wrote. They are in containers that
-// the Edit owns, as is every container on the way to them.
+// seal replaces each newNull in v by a plain null. All containers with a newNull, and those on
+// the way to them, are owned by the Edit.
 func (p *patching) seal(v any) {
 	if !p.draft.Edit.Owns(v) {
 		return
@@ -194,7 +195,8 @@ func (p *patching) seal(v any) {
 	}
 }
 
-// snapshot returns v to be put in a second place: what may be written to is copied.
+// snapshot returns v for use in a second place, with copies of the parts that may be written
+// to.
 func (p *patching) snapshot(v any) any {
 	if _, null := v.(newNull); null {
 		return nil
@@ -296,7 +298,7 @@ func (p *patching) replace(op *cel.PatchOp) error {
 	if _, err := p.get(key); err != nil {
 		return fmt.Errorf("replace operation does not apply: doc is missing key: %s: %w", path, errMissing)
 	}
-	// The library says remove here.
+	// The text has "remove" in the library too.
 	if err := p.setIn(key, p.written(op)); err != nil {
 		return inner("error in remove for path: '%s': %w", path, err)
 	}
@@ -353,8 +355,8 @@ func (p *patching) copy(op *cel.PatchOp) error {
 		return fmt.Errorf("copy operation does not apply: doc is missing destination path: %s: %w", path, errMissing)
 	}
 	if v != nil {
-		// The library copies the JSON text, so nulls inside become the
-		// document's; a null itself stays what it is.
+		// The library copies the JSON text, so nested nulls become those of the document; a
+		// value that is itself null stays a newNull or a plain null.
 		text, err := json.Marshal(v)
 		if err != nil {
 			return fmt.Errorf("error while performing deep copy: %w", err)
@@ -388,7 +390,7 @@ func (p *patching) test(op *cel.PatchOp) error {
 		}
 		root := p.draft.Edit.Root()
 		if root == nil {
-			root = newNull{} // a document replaced by null is an empty one to test
+			root = newNull{} // test treats a document that was replaced by null as an empty one
 		}
 		return compare(root, op.Value, failed)
 	}
@@ -403,8 +405,8 @@ func (p *patching) test(op *cel.PatchOp) error {
 	case v == nil && !op.HasValue:
 		return nil
 	case v == nil || !op.HasValue:
-		// Null and absent are one to the library, and a value that was given,
-		// were it null, is neither.
+		// The library treats null and absent alike, and an explicit value, even null, equals
+		// neither.
 		return failed()
 	}
 	return compare(v, op.Value, failed)
@@ -420,10 +422,10 @@ func compare(have, want any, failed func() error) error {
 	return nil
 }
 
-// sameJSON is the library's lazyNode.equal on what MAP makes of both sides:
-// have is a value of the document, not nil; want is the operation's. Numbers
-// are compared by their text. Null wants match an empty object or list. A list
-// that holds null crashes it; so does comparing an element with null.
+// sameJSON compares as the library's lazyNode.equal does. have is a value of the document, not
+// nil; want is the operation's value as the in-tree plugin passes it. Numbers are compared by
+// their text. A null want equals an empty object or list. The library crashes on a list that
+// has a null, and on comparing an element with null.
 func sameJSON(have, want any) (same, crashes bool) {
 	switch h := have.(type) {
 	case newNull:
@@ -483,7 +485,7 @@ func sameList(have []any, want any) (same, crashes bool) {
 	return true, false
 }
 
-// scalarText is the JSON text of a scalar, cheaply where it can be.
+// scalarText returns the JSON text of a scalar, without an encoder where possible.
 func scalarText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -500,7 +502,7 @@ func scalarText(v any) string {
 	return string(text)
 }
 
-// written is what an operation writes: nothing given writes a plain null.
+// written returns the value that an operation writes; without a value, that is a plain null.
 func (p *patching) written(op *cel.PatchOp) any {
 	switch {
 	case !op.HasValue:
@@ -512,7 +514,8 @@ func (p *patching) written(op *cel.PatchOp) any {
 	return op.Value
 }
 
-// source is the operation's from. An empty one counts as not given: MAP drops it.
+// source returns the operation's from. An empty one counts as absent, since the in-tree plugin
+// drops it.
 func source(op *cel.PatchOp) (string, error) {
 	if op.From == "" {
 		return "", fmt.Errorf("operation, missing from field: %w", errMissing)
@@ -520,9 +523,9 @@ func source(op *cel.PatchOp) (string, error) {
 	return quoted(op.From)
 }
 
-// quoted is what reading s as JSON gives after MAP has quoted it as Go
-// (k8s.io/apiserver …/mutating/patch/json_patch.go): s itself, or an error for
-// the few characters that the two escape differently.
+// quoted returns s after quoting by Go's rules, as the in-tree plugin does (k8s.io/apiserver
+// …/mutating/patch/json_patch.go), and decoding as JSON: s itself, or an error for the few
+// characters that the two escape differently.
 func quoted(s string) (string, error) {
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' {
@@ -534,7 +537,7 @@ func quoted(s string) (string, error) {
 	return s, nil
 }
 
-// inner wraps err, unless it stands for a crash: that has no text upstream.
+// inner wraps err, unless it is a crashError, which has no text upstream.
 func inner(format, path string, err error) error {
 	if c, ok := err.(*crashError); ok {
 		return c
@@ -542,8 +545,8 @@ func inner(format, path string, err error) error {
 	return fmt.Errorf(format, path, err)
 }
 
-// find moves the cursor to the container that path points into and returns the last
-// token. As in the library, what stands before the first slash is ignored.
+// find moves the cursor to the container that path points into and returns the last token. As
+// in the library, characters before the first slash are ignored.
 func (p *patching) find(path string) (key string, ok bool) {
 	end := strings.LastIndexByte(path, '/') + 1
 	if end == 0 {
@@ -605,8 +608,8 @@ func (p *patching) get(key string) (any, error) {
 	return nil, nil // a null looked into
 }
 
-// plain is v as the document's text has it: a list that is nil, which an apply
-// configuration's empty list leaves in a custom resource, is null there.
+// plain returns v as it is in the JSON text of the document: a nil list, which an empty list of
+// an apply configuration leaves in a custom resource, is null there.
 func plain(v any) any {
 	if l, ok := v.([]any); ok && l == nil {
 		return nil
@@ -700,7 +703,7 @@ func (p *patching) removeFrom(key string) error {
 	return nil
 }
 
-// shift counts the elements of a list that an operation moves.
+// shift counts the list elements that an operation shifts.
 func (p *patching) shift(elements int) error {
 	if p.moved += elements; p.moved > maxMoved {
 		return fmt.Errorf("the operations of one patch move more than %d elements of lists", maxMoved)
@@ -710,7 +713,7 @@ func (p *patching) shift(elements int) error {
 
 var unescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
-// unescape decodes a token; an escape that is none stays as it is.
+// unescape decodes a token; an invalid escape is left as it is.
 func unescape(token string) string {
 	if strings.IndexByte(token, '~') < 0 {
 		return token

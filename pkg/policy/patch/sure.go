@@ -10,11 +10,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// This file says which operations can be applied in place: those that do the same
-// whether the object is settled at one place or as a whole, and whose path is what a
-// comparison of the object before and after finds.
+// This file decides which operations can be applied in place. Settling the one value and
+// settling the whole object must have the same result, and the operation's path must be the one
+// that a comparison of the object before and after finds.
 
-// passes goes on to a child of a container on the way to where an operation writes.
+// passes moves to a child of a container on the way to the value that an operation writes, and
+// reports whether the path remains certain.
 func (p *patching) passes(r *draft.Recent, at any, token string) bool {
 	switch at := at.(type) {
 	case map[string]any:
@@ -23,13 +24,13 @@ func (p *patching) passes(r *draft.Recent, at any, token string) bool {
 	case []any:
 		r.InList, r.Through = true, true
 		_, ok := position(token, at)
-		// Of several elements that change, only names identify each.
+		// If several elements change, a comparison identifies them only by their names.
 		return ok && (p.kind == nil || r.Spot.Element() && (p.ops == 1 || draft.AllNamed(at)))
 	}
 	return false
 }
 
-// write applies one of some operations, and reports whether it was certain.
+// write applies ops[n], and reports whether the outcome was certain.
 func (p *patching) write(ops []cel.PatchOp, n int) bool {
 	op := &ops[n]
 	if p.kind == nil {
@@ -39,8 +40,7 @@ func (p *patching) write(ops []cel.PatchOp, n int) bool {
 	} else {
 		written := slices.ContainsFunc(ops[:n], func(op cel.PatchOp) bool { return op.Op != "test" })
 		if op.Op == "test" {
-			// What a test tells of an object that is settled in part is not what it
-			// tells of the text.
+			// A test of a partly settled object may have another result than one of the text.
 			asIs := patching{draft: p.draft}
 			return !written && asIs.test(op) == nil
 		}
@@ -75,12 +75,12 @@ func (p *patching) writeMember(op *cel.PatchOp, at map[string]any, key string) b
 		return writes(op) && (found || op.Op == "add") && p.draft.Write(nil, token, old, found, op.Value, op.Path)
 	}
 	spot := p.draft.Recent.Spot
-	// An element whose identity changes is another one to a comparison.
+	// A comparison takes an element whose identity changes for another one.
 	if p.draft.Recent.InList && tree.Identifies(key) {
 		return false
 	}
 	if op.Op == "remove" {
-		// A map that becomes empty may go as well.
+		// Settling may remove a map that becomes empty.
 		if !found || len(at) == 1 || !spot.Removable(key) {
 			return false
 		}
@@ -92,7 +92,7 @@ func (p *patching) writeMember(op *cel.PatchOp, at map[string]any, key string) b
 
 // writeElement applies an operation to an element of the list at the cursor.
 func (p *patching) writeElement(op *cel.PatchOp, at []any, key string) bool {
-	// To add at an index is to insert, which moves others.
+	// Adding at an index moves other elements.
 	if !writes(op) || (op.Op == "add") != (key == "-") || p.kind != nil && p.ops > 1 {
 		return false
 	}
@@ -116,17 +116,17 @@ func (p *patching) writeElement(op *cel.PatchOp, at []any, key string) bool {
 	return spot.Element() && !(found && (identified(old) || identified(op.Value))) && p.draft.Write(&spot, token, old, found, op.Value, path)
 }
 
-// writes reports whether an operation writes a value that it has.
+// writes reports whether an operation writes an explicit value.
 func writes(op *cel.PatchOp) bool { return (op.Op == "add" || op.Op == "replace") && op.HasValue }
 
-// identified reports whether a value may be an element that has an identity.
+// identified reports whether a value, as an element of a list, may have an identity.
 func identified(v any) bool {
 	m, _ := v.(map[string]any)
 	return len(m) > 0
 }
 
-// overlap reports whether one of two JSON pointers leads to what the other leads to,
-// or below.
+// overlap reports whether two JSON pointers are equal or one leads to a part of the other's
+// value.
 func overlap(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -140,10 +140,9 @@ func position(token string, list []any) (int, bool) {
 	return i, err == nil && i < len(list) && token[0] >= '0' && token[0] <= '9' && (token[0] != '0' || len(token) == 1)
 }
 
-// plainPointer reports whether a path is a JSON pointer to something below the
-// document, spelled in the one way in which tree spells it, and the same to the
-// library after MAP has quoted it. tree has no paths to what is below an empty
-// name.
+// plainPointer reports whether a path is a JSON pointer to a part of the document that has only
+// one form, the one in which tree writes it, and that the in-tree plugin's quoting does not
+// change. Pointers below an empty name are excluded, since tree has none.
 func plainPointer(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false

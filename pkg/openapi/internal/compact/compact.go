@@ -1,10 +1,10 @@
-// Package compact answers one question: how is a merge schema written in few
-// bytes that are read fast? Making that of core/v1 from its OpenAPI document
-// takes some 15 ms, and reading this form a sixtieth of it.
+// Package compact encodes merge schemas in a small form that is decoded fast. Making the schema
+// of core/v1 from its OpenAPI document takes some 15 ms; decoding this form takes a sixtieth of
+// that.
 //
-// A schema is a table of strings, then types and in them references to types in
-// depth-first order, all numbers as varints. The generator of pkg/openapi writes
-// it and pkg/openapi reads it, both with the same walk.
+// The form is a table of strings, then types and in them references to types in depth-first
+// order, with all numbers as varints. The generator of pkg/openapi encodes and pkg/openapi
+// decodes, both with the same walk.
 package compact
 
 import (
@@ -31,8 +31,8 @@ func Encode(s *smd.Schema) ([]byte, error) {
 	return append(out, c.data...), c.err
 }
 
-// Decode reads what Encode wrote. Data that end early are refused, but nesting is
-// not bounded: data must come from our generator.
+// Decode decodes the output of Encode. Truncated data is an error, but nesting is not bounded:
+// data must come from the generator.
 func Decode(data []byte) (*smd.Schema, error) {
 	c := coder{data: data}
 	c.table = make([]string, c.count(0))
@@ -64,8 +64,8 @@ const (
 	isNullable
 )
 
-// A coder walks a schema. Each of its methods writes what it gets or, when
-// reading, puts there what it read.
+// A coder walks a schema. Each of its methods encodes the value that it gets or, when decoding,
+// sets it.
 type coder struct {
 	writing bool
 	data    []byte // written, or left to read
@@ -88,7 +88,7 @@ func (c *coder) number(n int) int {
 	return int(v)
 }
 
-// count is the number of things that take at least a byte each.
+// count codes the number of items, each of which has at least one byte.
 func (c *coder) count(n int) int {
 	n = c.number(n)
 	if !c.writing && (n < 0 || n > len(c.data)) {
@@ -98,7 +98,7 @@ func (c *coder) count(n int) int {
 	return n
 }
 
-// list writes the length of l or makes a list as long as what was read.
+// list codes the length of l; when decoding, it returns a list of that length.
 func list[T any](c *coder, l []T) []T {
 	if n := c.count(len(l)); !c.writing && n > 0 {
 		return make([]T, n)
@@ -108,7 +108,8 @@ func list[T any](c *coder, l []T) []T {
 
 var noText string
 
-// text is a pointer into the table when reading: a schema points to names a lot.
+// text codes a string. When decoding, the result points into the table, since schemas repeat
+// names many times.
 func (c *coder) text(s *string) *string {
 	if c.writing {
 		i, ok := c.index[*s]

@@ -37,7 +37,7 @@ const (
 	release = "v1.37.2"
 )
 
-// index mirrors the type that pkg/openapi reads; the two meet in a test.
+// index mirrors the type that pkg/openapi reads; a test compares the two.
 type index struct {
 	Module    string     `json:"module"`
 	Revision  string     `json:"revision"`
@@ -143,7 +143,7 @@ func run(dir string) error {
 // download gives the directory and the checksum of the module.
 func download() (dir, sum string, err error) {
 	cmd := exec.Command("go", "mod", "download", "-json", module+"@"+release)
-	// The module is no dependency: its checksum does not belong into go.sum.
+	// The module is not a dependency: its checksum must not be added to go.sum.
 	cmd.Dir = os.TempDir()
 	out, err := cmd.Output()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command site writes the files that a program with the build tag mapd_fetch asks for:
-// site BUILTIN DIR writes the merge schemas of BUILTIN and the descriptions of fields into
-// DIR, compressed as gzip does.
+// Command site writes the files that a program with the build tag mapd_fetch reads: site
+// BUILTIN DIR writes the merge schemas of BUILTIN and the descriptions of fields into DIR,
+// compressed with gzip.
 package main
 
 import (

@@ -7,8 +7,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi/smd"
 )
 
-// Maker makes values of a type: mostly good ones, of a small vocabulary so
-// that the two sides meet.
+// Maker makes values of a type: mostly valid ones, of a small vocabulary, so that two values
+// have names in common.
 type Maker struct {
 	*Dice
 	Schema *smd.Schema
