@@ -36,15 +36,18 @@ func Eventually(t testing.TB, timeout time.Duration, what string, f func(ctx con
 	}
 }
 
-// Always calls f for as long as d and fails the test at the first error.
+// Always calls f for as long as d and fails the test at the first error, or if no call
+// has succeeded in that time.
 func Always(t testing.TB, d time.Duration, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for {
-		if err := f(ctx); err != nil && ctx.Err() == nil {
+	for held := false; ; {
+		err := f(ctx)
+		held = held || err == nil
+		if err != nil && (ctx.Err() == nil || !held) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		select {
