@@ -300,7 +300,7 @@ func TestConcurrently(t *testing.T) {
 	counted := uint64(0)
 	for _, c := range l.Counts() {
 		if c.Policy == "q" {
-			counted += uint64(c.Changed)
+			counted += c.Changed
 		}
 	}
 	if counted != 200 {
