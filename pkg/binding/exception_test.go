@@ -15,6 +15,7 @@ import (
 
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/policy"
+	"github.com/mapd-project/mapd/test/hammer"
 )
 
 // except returns an exception from policy p.
@@ -255,7 +256,7 @@ func TestManyExceptions(t *testing.T) {
 	other := createPod("t1", "web")
 	var s Selection
 	count := func(ix *Index) float64 {
-		return testing.AllocsPerRun(100, func() { ix.SelectInto(&s, t.Context(), other, other.Object) })
+		return hammer.Allocs(t, func() { ix.SelectInto(&s, t.Context(), other, other.Object) })
 	}
 	if with, without := count(ix), count(without); with > without {
 		t.Errorf("a request of another namespace allocates %v times, and %v without exceptions", with, without)

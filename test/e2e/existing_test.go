@@ -199,6 +199,13 @@ func TestExisting(t *testing.T) {
 	if n := labelledMaps(t, m, "team=yes"); n != objects || !strings.Contains(text, "1 left alone (1 applied from Git)") {
 		t.Errorf("%d objects are in line, %s", n, text)
 	}
+	// A watch is told of a write later than its author.
+	cluster.Eventually(t, cluster.Patience, "the changes of all objects", func(context.Context) error {
+		if n, most := all.most(); n < objects {
+			return fmt.Errorf("%d objects were changed, one %d times", n, most)
+		}
+		return nil
+	})
 	if n, most := all.most(); n != objects || most != 1 {
 		t.Errorf("%d objects were changed, one %d times", n, most)
 	}

@@ -312,6 +312,10 @@ func TestServers(t *testing.T) {
 	etcdPaused := time.Now()
 	m.Etcd.Pause()
 	cluster.Always(t, 5*time.Second, "replicas stay ready while etcd is paused", m.Replicas()[0].Probe)
+	// One that hangs is not ready either: a probe that is not answered ends with the time.
+	if err := m.Replicas()[0].Probe(t.Context()); err != nil {
+		t.Errorf("while etcd is paused: %v", err)
+	}
 	m.Etcd.Continue()
 	etcdBack := time.Now()
 	newPolicy("etcd-paused")
@@ -569,9 +573,16 @@ func serving(t *testing.T, m *cluster.Mapd) shown {
 	return s
 }
 
-// gauge reads a metric without labels.
+// gauge reads a metric without labels, which must be there.
 func gauge(ctx context.Context, r *cluster.Replica, name string) (float64, error) {
-	return metric(ctx, r, name, "")
+	_, text, err := r.Get(ctx, "/metrics")
+	if err == nil && !strings.Contains(text, "\n"+name+" ") {
+		err = fmt.Errorf("%s: /metrics has no %s", r.Name, name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return sumMetric(text, name, "")
 }
 
 // decisions reads how often a policy ended in an outcome.

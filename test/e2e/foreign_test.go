@@ -371,7 +371,7 @@ metadata: {name: second, namespace: `+second+`}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
 subjects: [{kind: ServiceAccount, name: mapd, namespace: mapd-system}]
 `)
-	says := func(r *cluster.Replica, want string, not ...string) {
+	says := func(r *cluster.Replica, want string) {
 		t.Helper()
 		cluster.Eventually(t, cluster.Patience, r.Name+" to say "+want, func(ctx context.Context) error {
 			_, body, err := r.Get(ctx, "/readyz?verbose")
@@ -395,17 +395,18 @@ subjects: [{kind: ServiceAccount, name: mapd, namespace: mapd-system}]
 	if now := configuration(t, m).Generation; now != before {
 		t.Errorf("the configuration was written %d times beside a second installation", now-before)
 	}
-	events, err := m.Kubernetes.EventsV1().Events(second).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	told := false
-	for _, e := range events.Items {
-		told = told || e.Reason == "ConfigurationsNotOwned" && strings.Contains(e.Note, "mapd-system/mapd")
-	}
-	if !told {
-		t.Errorf("no event says whose the configurations are: %v", events.Items)
-	}
+	cluster.Eventually(t, cluster.Patience, "an event that says whose the configurations are", func(ctx context.Context) error {
+		events, err := m.Kubernetes.EventsV1().Events(second).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == "ConfigurationsNotOwned" && strings.Contains(e.Note, "mapd-system/mapd") {
+				return nil
+			}
+		}
+		return fmt.Errorf("there are %v", events.Items)
+	})
 
 	// With --adopt it takes them; the first one yields, although it goes on running.
 	other.Stop(t, cluster.Patience)

@@ -398,9 +398,12 @@ func (o *operated) gone(t *testing.T) {
 	for _, r := range o.Replicas() {
 		args = append(args, "--replica", "https://"+r.Addr)
 	}
-	if out := o.mapd(t, args...); out.code != 0 || strings.Contains(out.stdout, operatedPolicies[0]) {
-		t.Error(out)
-	}
+	cluster.Eventually(t, cluster.Patience, "the policies to leave the records of replicas", func(context.Context) error {
+		if out := o.mapd(t, args...); out.code != 0 || strings.Contains(out.stdout, operatedPolicies[0]) {
+			return errors.New(out.String())
+		}
+		return nil
+	})
 }
 
 // spanCollector is an OpenTelemetry collector: for the API server, which sends by gRPC,

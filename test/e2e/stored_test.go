@@ -136,12 +136,15 @@ spec: {policyName: stored-%[1]s}
 			if ns := object.GetNamespace(); ns != "" {
 				client = c.DynamicClient(t, c.Config).Resource(gvr).Namespace(ns)
 			}
+			probes := append([]string{"metadata.labels.stored", "metadata.annotations.stored"}, s.probes...)
+			there := map[string]bool{}
 			compare := func(what string, made *unstructured.Unstructured, r *mapd.Result) {
 				t.Helper()
-				for _, probe := range append([]string{"metadata.labels.stored", "metadata.annotations.stored"}, s.probes...) {
+				for _, probe := range probes {
 					path := strings.Split(probe, ".")
 					got, _, _ := unstructured.NestedFieldNoCopy(r.Decision.Object.Object, path...)
 					want, _, _ := unstructured.NestedFieldNoCopy(made.Object, path...)
+					there[probe] = there[probe] || want != nil
 					if !reflect.DeepEqual(got, want) {
 						t.Errorf("%s: %s: mapd %v, server %v", what, probe, got, want)
 					}
@@ -197,6 +200,11 @@ spec: {policyName: stored-%[1]s}
 				t.Fatal(err)
 			}
 			compare("status", made, evaluate(now, mapd.RequestOptions{Subresource: "status"}))
+			for _, probe := range probes {
+				if !there[probe] {
+					t.Errorf("%s: the server has stored it neither at the creation nor with the status", probe)
+				}
+			}
 		})
 	}
 }

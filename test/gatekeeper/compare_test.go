@@ -47,15 +47,20 @@ func take(t *testing.T, c *Comparison, us []*unstructured.Unstructured, provider
 // What was recorded of Gatekeeper, mapd does.
 func TestRecordedCases(t *testing.T) {
 	comparison := NewComparison()
+	requests := 0
 	for _, name := range recordings {
 		all, err := recorded(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range all {
+			compared := c.Request.Object != nil && c.Request.Operation != "" && c.Request.Source == "Original"
+			if compared {
+				requests++
+			}
 			t.Run(name+"/"+c.Name, func(t *testing.T) {
 				s := take(t, comparison, c.Mutators, c.providers)
-				if r := c.Request; r.Object != nil && r.Operation != "" && r.Source == "Original" {
+				if r := c.Request; compared {
 					r.Annotate = false
 					compare(t, comparison, s, r)
 				}
@@ -63,6 +68,9 @@ func TestRecordedCases(t *testing.T) {
 		}
 	}
 	t.Log(comparison)
+	if requests < 10 {
+		t.Errorf("%d of the recordings have a request that is compared", requests)
+	}
 }
 
 // Every mutator of the corpus, alone, does to every object what it does in
@@ -87,9 +95,11 @@ func TestCorpus(t *testing.T) {
 		})
 	}
 	ids := map[string]bool{}
+	inputs := 0
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		u := &unstructured.Unstructured{Object: all[name]}
 		if strings.HasPrefix(name, "input-") {
+			inputs++
 			continue
 		}
 		if id := u.GetKind() + "/" + u.GetName(); !ids[id] {
@@ -99,6 +109,9 @@ func TestCorpus(t *testing.T) {
 	}
 	run("together", together)
 	t.Log(comparison)
+	if inputs == 0 || len(together) == 0 {
+		t.Errorf("%d objects and %d mutators", inputs, len(together))
+	}
 }
 
 // The case files want what Gatekeeper does, or say which row of docs/reference/compat.md is

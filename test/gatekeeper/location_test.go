@@ -22,6 +22,9 @@ func TestRecordedLocations(t *testing.T) {
 	if err := yaml.Unmarshal(data, &all); err != nil {
 		t.Fatal(err)
 	}
+	if len(all) == 0 {
+		t.Fatal("no location is recorded")
+	}
 	for _, c := range all {
 		got, err := parser.Parse(c.Location)
 		if errText(err) != c.Error || err == nil && got.String() != c.Canonical {

@@ -57,6 +57,9 @@ func TestRandom(t *testing.T) {
 		t.Errorf("%d cases more", failures-10)
 	}
 	t.Log(total)
+	if last-first >= 100 && (total.Mutated == 0 || total.Errors == 0 || total.Native == 0) {
+		t.Error("too little is compared")
+	}
 }
 
 func FuzzGatekeeper(f *testing.F) {

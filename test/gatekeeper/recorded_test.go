@@ -17,6 +17,9 @@ func TestRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if len(all) == 0 {
+			t.Errorf("%s has no cases", name)
+		}
 		for _, c := range all {
 			n++
 			t.Run(name+"/"+c.Name, func(t *testing.T) { testRecorded(t, c) })

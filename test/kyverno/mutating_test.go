@@ -137,4 +137,7 @@ func TestRandomMutatingPolicies(t *testing.T) {
 	}
 	t.Logf("%d policies, of which %d are refused as a whole", converted+refused, refused)
 	total.log(t)
+	if converted == 0 || total.changed == 0 {
+		t.Errorf("%d policies are compared, which change %d objects", converted, total.changed)
+	}
 }

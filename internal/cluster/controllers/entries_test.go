@@ -193,6 +193,9 @@ func TestDerive(t *testing.T) {
 	if len(mutating.desired) != 0 {
 		t.Errorf("entries for no policies: %v", names(mutating.desired))
 	}
+	if len(validating.desired) == 0 {
+		t.Error("no entries for validation")
+	}
 	for _, e := range validating.desired {
 		if string(e.ClientConfig.CABundle) != "ca" || len(e.NamespaceSelector.MatchExpressions) != 0 {
 			t.Errorf("entry %+v", e)

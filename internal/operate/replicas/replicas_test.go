@@ -343,6 +343,9 @@ func TestHostileReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(got) != len(urls) {
+		t.Fatalf("%d answers of %d replicas", len(got), len(urls))
+	}
 	for i, a := range got {
 		switch {
 		case a.Replica != urls[i]:

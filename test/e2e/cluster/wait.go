@@ -36,19 +36,30 @@ func Eventually(t testing.TB, timeout time.Duration, what string, f func(ctx con
 	}
 }
 
-// Always calls f for as long as d and fails the test at the first error.
+// Always calls f for as long as d, and longer if no call has succeeded by then, and fails
+// the test at the first error.
 func Always(t testing.TB, d time.Duration, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for {
-		if err := f(ctx); err != nil && ctx.Err() == nil {
+	for held := false; ; {
+		err := f(ctx)
+		held = held || err == nil
+		if err != nil && ctx.Err() == nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		select {
 		case <-ctx.Done():
+			if held {
+				return
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), Patience)
+			defer cancel()
+			if err := f(ctx); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
 			return
 		case <-tick.C:
 		}
