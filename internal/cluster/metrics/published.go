@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// snapshotMetrics are about what is run.
+// snapshotMetrics are about the snapshot in use.
 type snapshotMetrics struct {
 	// mapd_snapshot_policies and mapd_snapshot_bindings are the size of the
 	// snapshot in use. No labels.
@@ -63,8 +63,8 @@ func (m *snapshotMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.policies, m.bindings, m.reloads, m.compileErrors, age, m.mutators, m.shapes, m.expandedObjects}
 }
 
-// SnapshotPublished records that a snapshot of that size is in use from now on,
-// and how many of its policies do not compile.
+// SnapshotPublished records the size of a new snapshot, and how many of its policies do not
+// compile.
 func (m *Metrics) SnapshotPublished(policies, bindings, compileErrors int) {
 	m.snapshot.published.Store(time.Now().UnixNano())
 	m.snapshot.policies.Set(float64(policies))
@@ -73,8 +73,8 @@ func (m *Metrics) SnapshotPublished(policies, bindings, compileErrors int) {
 	m.snapshot.reloads.WithLabelValues("published").Inc()
 }
 
-// MutatorsPublished records how many of Gatekeeper's mutators are in use from now
-// on, by state, and how many programs they share.
+// MutatorsPublished records the number of Gatekeeper's mutators by state, and how many programs
+// they share.
 func (m *Metrics) MutatorsPublished(states map[string]int, shapes int) {
 	m.snapshot.mutators.Reset()
 	for state, n := range states {
@@ -83,8 +83,7 @@ func (m *Metrics) MutatorsPublished(states map[string]int, shapes int) {
 	m.snapshot.shapes.Set(float64(shapes))
 }
 
-// SnapshotFailed records that a newer snapshot could not be published because
-// of so many errors.
+// SnapshotFailed records that a new snapshot was not published because of so many errors.
 func (m *Metrics) SnapshotFailed(compileErrors int) {
 	m.snapshot.compileErrors.Set(float64(compileErrors))
 	m.snapshot.reloads.WithLabelValues("failed").Inc()
@@ -98,5 +97,5 @@ func (m *snapshotMetrics) age() float64 {
 	return time.Since(time.Unix(0, at)).Seconds()
 }
 
-// ObjectsExpanded records that n objects were found out that a workload will create.
+// ObjectsExpanded records that workloads were expanded into n objects.
 func (m *Metrics) ObjectsExpanded(n int) { m.snapshot.expandedObjects.Add(float64(n)) }
