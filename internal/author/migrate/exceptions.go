@@ -20,10 +20,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Exceptions are the PolicyExceptions that name mutators. The zero value is usable.
+// Exceptions are the PolicyExceptions that name mutators. The zero value is ready to use.
 type Exceptions struct {
 	all []exception
-	// notes are about those that mapd does not apply.
+	// notes are about exceptions that mapd does not apply.
 	notes []string
 }
 
@@ -33,8 +33,8 @@ type exception struct {
 	policies []string
 }
 
-// Add records a PolicyException and reports whether it names a mutator. d is its document, nil
-// if it is from a cluster.
+// Add records a PolicyException, and reports whether it names a mutator. d is its document, nil
+// if it comes from a cluster.
 func (x *Exceptions) Add(u *unstructured.Unstructured, d *manifest.Document) bool {
 	named, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "policies")
 	if !slices.ContainsFunc(named, isMutator) {
@@ -57,7 +57,7 @@ func isMutator(policy string) bool {
 	return ok && slices.Contains(legacy.Kinds(), legacy.Kind(kind))
 }
 
-// applied returns why mapd does not apply an exception.
+// applied returns the reason why mapd does not apply an exception.
 func applied(u *unstructured.Unstructured, inCluster bool) error {
 	text, err := api.JSON(u)
 	if err != nil {
@@ -80,8 +80,8 @@ func applied(u *unstructured.Unstructured, inCluster bool) error {
 const exceptionsFile = "policyexceptions.yaml"
 
 // Move writes the exceptions for the policies of units into a file of the report. An exception
-// keeps its mutators, which it is from until they are deleted. Where the policies cannot be
-// excepted as their mutators are, a note says so, and the report is not OK.
+// still names its mutators, which exist until they are deleted. If policies cannot be excepted in
+// the same way as their mutators, Move adds a note, and the report is not OK.
 func (x *Exceptions) Move(r *Report, units []translate.Unit, o translate.Options) {
 	r.Notes = append(r.Notes, x.notes...)
 	var written []*unstructured.Unstructured
