@@ -1,5 +1,5 @@
-// Package atomicfile replaces a file in one step: whoever reads it sees all of the old
-// content or all of the new one, also if the machine stops in between.
+// Package atomicfile replaces a file in one step: readers see either the whole old content or the
+// whole new one, even if the machine stops in between. Start reading at Write.
 package atomicfile
 
 import (
@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 )
 
-// Pending is the new content of a file while it is being written, in a file of its own
-// beside it. Commit or Discard ends it.
+// Pending is the new content of a file while it is being written to a temporary file in the same
+// directory. Commit or Discard must be called at the end.
 type Pending struct {
 	*os.File
 	name string
 	mode os.FileMode
 }
 
-// Create begins the new content of a file, which need not be there yet. If name is a
-// symbolic link, the link is what gets replaced. Until Commit, only the owner can read it.
+// Create begins to write the new content of a file, which need not exist yet. If name is a
+// symbolic link, the link itself is replaced. Until Commit, only the owner can read the content.
 func Create(name string, mode os.FileMode) (*Pending, error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".mapd-*") // 0600
 	if err != nil {
@@ -26,8 +26,7 @@ func Create(name string, mode os.FileMode) (*Pending, error) {
 	return &Pending{f, name, mode}, nil
 }
 
-// Commit puts the new content in the place of the old one. If it cannot, the old one
-// stays.
+// Commit replaces the old content by the new one. If that fails, the old content stays.
 func (p *Pending) Commit() error {
 	err := errors.Join(p.Chmod(p.mode), p.Sync(), p.Close())
 	if err == nil {
@@ -39,7 +38,7 @@ func (p *Pending) Commit() error {
 	return err
 }
 
-// Discard leaves the file as it is. After Commit it does nothing.
+// Discard drops the new content. After Commit it does nothing.
 func (p *Pending) Discard() error {
 	err := errors.Join(p.Close(), os.Remove(p.File.Name()))
 	if errors.Is(err, os.ErrClosed) {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// LeastEvaluations is how many evaluations a window needs before a Breaker can trip,
-	// and leastBad how many of them have to be bad: few requests say little about a policy.
+	// LeastEvaluations is the minimum of evaluations in a window, and leastBad the minimum of bad
+	// ones, for a Breaker to trip: a few requests say little about a policy.
 	LeastEvaluations = 20
 	leastBad         = 3
 )
@@ -23,13 +23,13 @@ const (
 type Breaker struct {
 	limits api.Breaker
 	digest string
-	// open is set while the policy is not enforced: nothing is counted.
+	// open is set while the policy is not enforced. Nothing is counted then.
 	open atomic.Bool
 
 	mu      sync.Mutex
 	window  window
-	trip    *Trip  // of this replica, nil if its own count did not trip
-	version string // of the policy whose status has the Trip, once that is written
+	trip    *Trip  // nil if this replica's own count did not trip it
+	version string // version of the policy whose status has the Trip; "" until it is written
 }
 
 // New returns a Breaker for the version of a policy that has a digest.
@@ -60,7 +60,7 @@ func (b *Breaker) Count(c Counts) *Trip {
 	return b.trip
 }
 
-// reason says why the Breaker trips.
+// reason returns the reason why the Breaker trips.
 func (b *Breaker) reason(sum Counts) string {
 	bad := "failed"
 	if b.limits.Slow > 0 {
@@ -69,7 +69,7 @@ func (b *Breaker) reason(sum Counts) string {
 	return fmt.Sprintf("%d of %d evaluations within %s %s", sum.Bad(), sum.Evaluated, short(b.limits.Window), bad)
 }
 
-// short is d without its zero units: 5m instead of 5m0s.
+// short formats d without zero units: 5m instead of 5m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -89,15 +89,15 @@ func (b *Breaker) Own() (_ *Trip, version string) {
 	return b.trip, b.version
 }
 
-// Written takes in that this replica's Trip was written.
+// Written records the version of the policy whose status has this replica's Trip.
 func (b *Breaker) Written(version string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.version = version
 }
 
-// Open stops counting: the policy is not enforced. stored says that its status has the
-// Trip, which therefore is no longer this replica's own.
+// Open stops counting, because the policy is not enforced. stored: the policy's status has the
+// Trip, so it does not have to be written any more.
 func (b *Breaker) Open(stored bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +107,7 @@ func (b *Breaker) Open(stored bool) {
 	}
 }
 
-// Reset begins to count anew.
+// Reset starts to count again, from zero.
 func (b *Breaker) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

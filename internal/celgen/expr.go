@@ -18,10 +18,11 @@ import (
 type Expr struct {
 	Text string
 	Bind Binding
-	// Type is the type of CEL, as far as literals need it: "string", "list(int)", "dyn" for what
-	// CEL does not know either; "" if it is not known here.
+	// Type is the CEL type of the expression, as far as literals need it: "string", "list(int)",
+	// "dyn" for a value whose type CEL does not know either; "" if this package does not know it.
 	Type string
-	// opposite is the negation, if there is a better one than with an exclamation mark.
+	// opposite is the negation of the expression where it can be written without "!"; nil
+	// otherwise.
 	opposite *Expr
 }
 
@@ -68,10 +69,10 @@ func (e Expr) Within(b Binding) string {
 	return e.Text
 }
 
-// words are those that cannot be the names of fields after a dot.
+// words are CEL's keywords that cannot follow a dot as the name of a field.
 var words = []string{"false", "in", "null", "true"}
 
-// IsField reports whether name can stand behind a dot.
+// IsField reports whether name can be written after a dot: e.name.
 func IsField(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -145,7 +146,8 @@ func All(conds ...Expr) Expr { return joined("&&", BindAnd, conds, True, False) 
 // AnyOf joins conditions with ||, each once. Without any it is false.
 func AnyOf(conds ...Expr) Expr { return joined("||", BindOr, conds, False, True) }
 
-// joined joins conditions, of which one may decide alone.
+// joined joins conditions with op, without duplicates and without the constant none. It returns
+// decisive if one of the conditions is that constant, and none if no condition is left.
 func joined(op string, b Binding, conds []Expr, none, decisive Expr) Expr {
 	var parts []Expr
 	for _, c := range conds {
@@ -187,7 +189,7 @@ func Not(e Expr) Expr {
 	return Expr{Text: "!" + e.Within(BindUnary), Bind: BindUnary, Type: "bool", opposite: &e}
 }
 
-// WithOpposite returns a condition whose negation is another one.
+// WithOpposite returns e with negation as its opposite: Not(e) then returns negation.
 func (e Expr) WithOpposite(negation Expr) Expr {
 	e.opposite = &negation
 	return e
@@ -208,7 +210,7 @@ func Equal(a, b Expr) Expr {
 // In returns a in b.
 func In(a, b Expr) Expr { return Relation("in", a, b) }
 
-// Among returns whether e is one of some strings.
+// Among returns the condition that e equals one of the values.
 func Among(e Expr, values []string) Expr {
 	if len(values) == 1 {
 		return Equal(e, Constant(values[0]))
@@ -216,7 +218,8 @@ func Among(e Expr, values []string) Expr {
 	return In(e, Strings(values))
 }
 
-// Sum joins strings or lists with +, and constants that stand side by side. It needs at least one.
+// Sum joins strings or lists with +, and merges adjacent constant strings. It needs at least one
+// part.
 func Sum(parts ...Expr) Expr {
 	var out []Expr
 	for _, p := range parts {
@@ -231,12 +234,12 @@ func Sum(parts ...Expr) Expr {
 	}
 	e := Joined("+", BindSum, out...)
 	if len(out) > 1 {
-		e.Type = "" // that of one part need not be that of the sum
+		e.Type = "" // the sum may have another type than its first part
 	}
 	return e
 }
 
-// Unquoted returns the string that an expression is a literal of.
+// Unquoted returns the constant string that e is a literal of; false if e is no string literal.
 func Unquoted(e Expr) (string, bool) {
 	if e.Bind != BindMember || !strings.HasPrefix(e.Text, `"`) {
 		return "", false

@@ -19,13 +19,14 @@ func AddCondition(conds []admissionregistrationv1.MatchCondition, name, expressi
 	return append(conds, admissionregistrationv1.MatchCondition{Name: unique, Expression: expression})
 }
 
-// WebhookConfigurations is a rule of the objects for which servers run policies and call no
-// webhook, so that a rule for everything must leave them out (Kubernetes spec §2.7).
+// WebhookConfigurations returns a rule that matches the admission configurations themselves. API
+// servers run policies on them but call no webhook, so a rule for all resources has to exclude
+// them (Kubernetes spec §2.7).
 func WebhookConfigurations() admissionregistrationv1.NamedRuleWithOperations {
 	return Every([]string{"admissionregistration.k8s.io"}, "mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 }
 
-// Every is a rule of all versions of resources, and of all that is done to them.
+// Every returns a rule for all versions of resources and for all operations.
 func Every(groups []string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
 	return admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},

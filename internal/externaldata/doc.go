@@ -1,9 +1,10 @@
-// Package externaldata answers one question: what do providers of external data say
-// about these keys?
+// Package externaldata answers one question: which values do providers of external data return
+// for these keys?
 //
-// A Client asks Gatekeeper's Providers over HTTPS. Answers are recorded answers
-// from a file, and a Recorder makes such a file. All three are an
-// engine.Resolver, so whoever asks does not know which of them answers.
+// A Client calls Gatekeeper's Providers over HTTPS. Answers returns recorded answers from a file,
+// and a Recorder makes such a file. All three implement engine.Resolver, so the engine does not
+// depend on where answers come from. The package does not decide which keys are asked for:
+// pkg/legacy does. Start reading at Client.
 package externaldata
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/engine"
 )
 
-// Error says why a provider gave no value.
+// Error is the reason why a provider returned no value.
 type Error struct {
 	Provider string
 	// Reason is one of the constants below, for metrics.
@@ -25,11 +26,11 @@ type Error struct {
 // Error names the provider.
 func (e *Error) Error() string { return "provider " + e.Provider + ": " + e.Text }
 
-// IsMissing reports whether the provider answered, and has no value for the key.
+// IsMissing reports whether the provider has answered and has no value for the key.
 func (e *Error) IsMissing() bool { return e.Reason == Key || e.Reason == Missing }
 
-// answered reports whether an answer says something about its key. Otherwise a call failed, and
-// the next one may succeed.
+// answered reports whether err, or the absence of one, is a provider's answer about the key.
+// Otherwise the call failed, and the next one may succeed.
 func answered(err error) bool {
 	if err == nil {
 		return true
@@ -45,10 +46,10 @@ func answered(err error) bool {
 	return false
 }
 
-// Reason tells the ways apart in which a provider can fail.
+// Reason is the way in which a provider failed.
 type Reason string
 
-// Reasons. Those from Key on are about one key, the others about a whole call.
+// Reasons. Those from Key on concern one key, the others a whole call.
 const (
 	Unknown       Reason = "unknown"        // there is no Provider of the name
 	Request       Reason = "request"        // the keys exceed what one call may send

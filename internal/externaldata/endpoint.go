@@ -11,41 +11,41 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// flight is a question to a provider on its way. Its answer may be read after done is
-// closed.
+// flight is the question about one key that a running call asks. Its answer may be read after
+// done is closed.
 type flight struct {
 	done   chan struct{}
 	answer engine.Answer
 	ended  time.Time
 }
 
-// ticket is one request's wait for a flight.
+// ticket is one request that waits for a flight.
 type ticket struct {
 	*flight
 	way engine.Way
 }
 
-// landed is the flight of an answer that is there already.
+// landed returns a flight that is finished already, for a cached answer.
 func landed(answer engine.Answer) *flight {
 	f := &flight{done: make(chan struct{}), answer: answer}
 	close(f.done)
 	return f
 }
 
-// endpoint is one provider with its connections, the questions that are on their way,
-// and how its last calls went.
+// endpoint is one provider, with its connections, the flights that are not finished, and the
+// results of its last calls.
 type endpoint struct {
 	provider *legacy.Provider
 	options  *Options
 	client   *http.Client
 
 	mu       sync.Mutex
-	flights  map[string]*flight // by key
-	calls    int                // under way
+	flights  map[string]*flight // not finished, by key
+	calls    int                // running ones
 	failures int                // calls in a row that failed
 	last     error              // of the last call, if it failed
 	rests    time.Time          // not called before, after maxFailures
-	trying   bool               // one call finds out whether the provider is back
+	trying   bool               // a call is running that tests whether the provider works again
 }
 
 func newEndpoint(p *legacy.Provider, o *Options) *endpoint {
@@ -56,8 +56,8 @@ func newEndpoint(p *legacy.Provider, o *Options) *endpoint {
 
 func (e *endpoint) close() { e.client.CloseIdleConnections() }
 
-// fly returns a ticket for each of the keys, which are all different. Keys that
-// neither the cache nor a call under way answers share one new call.
+// fly returns a ticket for each of the keys, which must all be different. Keys that neither the
+// cache nor a running call has share one new call.
 func (e *endpoint) fly(answers *cache, keys []string) []ticket {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,7 +77,7 @@ func (e *endpoint) fly(answers *cache, keys []string) []ticket {
 		return tickets
 	}
 	if refusal := e.admit(ask, now); refusal != nil {
-		// What is known already is an answer all the same.
+		// The keys that were found count as answered even if no new call is possible.
 		for i := range tickets {
 			if tickets[i].flight == nil {
 				tickets[i] = ticket{landed(engine.Answer{Err: refusal}), engine.Given}
@@ -98,8 +98,8 @@ func (e *endpoint) fly(answers *cache, keys []string) []ticket {
 	return tickets
 }
 
-// admit says why the provider cannot be called now, or counts a try of one that
-// rests. The caller holds mu.
+// admit returns the reason why the provider cannot be called now, or nil. After maxFailures, it
+// admits one call after each restTime. The caller holds mu.
 func (e *endpoint) admit(keys []string, now time.Time) *Error {
 	size := 0
 	for _, key := range keys {
@@ -127,8 +127,8 @@ func (e *endpoint) admit(keys []string, now time.Time) *Error {
 	return nil
 }
 
-// call asks the provider. The request that began it may end before, since others wait
-// for the same keys.
+// call calls the provider. It does not end with the request that has begun it, because others may
+// wait for the same keys.
 func (e *endpoint) call(answers *cache, keys []string, flights map[string]*flight) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), timeoutOf(e.provider))
@@ -162,8 +162,8 @@ func (e *endpoint) call(answers *cache, keys []string, flights map[string]*fligh
 	}
 }
 
-// landedCall counts failures in a row. An answer that reports an error is an answer.
-// The caller holds mu.
+// landedCall counts consecutive failures. An answer that reports an error is no failure. The
+// caller holds mu.
 func (e *endpoint) landedCall(err *Error, now time.Time) {
 	e.trying = false
 	switch {

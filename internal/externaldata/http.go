@@ -20,9 +20,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// newHTTPClient returns a client for one provider, as Gatekeeper's: TLS 1.3, the
-// authorities of the caBundle alone, and mapd's certificate for a server that wants
-// one. It refuses redirects, and needs no proxy to be trusted.
+// newHTTPClient returns a client for one provider, with Gatekeeper's requirements: TLS 1.3, only
+// the authorities of the caBundle, and mapd's certificate if the server asks for one. It follows
+// no redirects and uses no proxy.
 func newHTTPClient(p *legacy.Provider, certificate func() (*tls.Certificate, error)) *http.Client {
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM(p.CABundle)
@@ -52,7 +52,7 @@ type requestKeys struct {
 	Keys []string `json:"keys"`
 }
 
-// providerResponse has of a ProviderResponse what Gatekeeper reads.
+// providerResponse has the fields of a ProviderResponse that Gatekeeper reads.
 type providerResponse struct {
 	Response struct {
 		Idempotent  bool   `json:"idempotent"`
@@ -67,8 +67,8 @@ type item struct {
 	Error string          `json:"error"`
 }
 
-// items are read one by one, so that an answer of empty ones does not take many times
-// its size.
+// items are decoded one by one, because a list of empty items would otherwise need many times the
+// memory of its JSON.
 type items []item
 
 var errItems = fmt.Errorf("more than %d items", maxItems)
@@ -96,10 +96,10 @@ func (l *items) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ask sends one request. The answer to each key is in the map.
+// ask sends one request, and returns the answer to each key.
 func (e *endpoint) ask(ctx context.Context, keys []string) (answers map[string]engine.Answer, failure *Error) {
 	defer func() {
-		if v := recover(); v != nil { // nobody else would on this goroutine
+		if v := recover(); v != nil { // this goroutine has no other recover
 			answers, failure = nil, e.failed(Malformed, "panic while asking: %s", engine.PanicText(v))
 		}
 	}()
@@ -118,8 +118,8 @@ func (e *endpoint) ask(ctx context.Context, keys []string) (answers map[string]e
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	// When the time is over the client closes the connection, and a server that notices
-	// may still answer, with nothing: net/http gives that answer, not the deadline.
+	// At the deadline the client closes the connection. A server that notices may still send an
+	// empty answer, which net/http returns instead of the deadline's error.
 	if ctx.Err() != nil {
 		return nil, e.transportError(ctx.Err())
 	}
@@ -140,7 +140,7 @@ func (e *endpoint) failed(reason Reason, format string, args ...any) *Error {
 	return failed(e.provider.Name, reason, format, args...)
 }
 
-// transportError says what happened to a call, in one of a few ways.
+// transportError classifies the error of a call.
 func (e *endpoint) transportError(err error) *Error {
 	var dns *net.DNSError
 	var own certificateError
@@ -168,7 +168,7 @@ func (e *endpoint) transportError(err error) *Error {
 		if op.Op == "dial" && op.Addr != nil {
 			return e.failed(Connection, "no connection to %s: %v", op.Addr, op.Err)
 		}
-		return e.failed(Connection, "the connection broke: %v", op.Err) // ports differ from call to call
+		return e.failed(Connection, "the connection broke: %v", op.Err) // without the addresses, because ports differ for each call
 	}
 	var of *url.Error
 	if errors.As(err, &of) {
@@ -177,7 +177,7 @@ func (e *endpoint) transportError(err error) *Error {
 	return e.failed(Connection, "no answer: %s", clip(err.Error()))
 }
 
-// parse reads an answer: what it says of each key, or why it says nothing.
+// parse decodes an answer: the answer to each key, or the reason why there is none.
 func parse(provider string, data []byte, keys []string) (map[string]engine.Answer, *Error) {
 	var r providerResponse
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -218,5 +218,5 @@ func (i *item) answer(provider string, again bool) (a engine.Answer) {
 	return a
 }
 
-// clip cuts a text of others that becomes part of an error.
+// clip cuts a text of somebody else for an error.
 func clip(s string) string { return words.Cut(s, 256) }

@@ -11,10 +11,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// maxTimeout bounds one call whatever the Provider says: nobody waits longer.
+// maxTimeout bounds one call, even if the Provider's timeout is longer.
 const maxTimeout = 5 * time.Second
 
-// timeoutOf returns how long one call of a provider may take.
+// timeoutOf returns the timeout of calls to a provider.
 func timeoutOf(p *legacy.Provider) time.Duration { return min(p.Timeout, maxTimeout) }
 
 // DecodeProvider reads a Provider, as legacy.DecodeProvider does, and the certificates
@@ -23,8 +23,8 @@ func DecodeProvider(u *unstructured.Unstructured) (*legacy.Provider, error) {
 	return legacy.DecodeProvider(u, checkAuthorities)
 }
 
-// checkAuthorities does Gatekeeper's check of the first block, and then the one that
-// its client does.
+// checkAuthorities checks the first block of the bundle as Gatekeeper does, and then the whole
+// bundle as Gatekeeper's client does.
 func checkAuthorities(bundle, first []byte) error {
 	if _, err := x509.ParseCertificate(first); err != nil {
 		return fmt.Errorf("failed to parse caBundle: %w", err)

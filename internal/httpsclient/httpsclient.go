@@ -1,6 +1,6 @@
-// Package httpsclient makes the clients with which mapd asks servers other than API
-// servers: replicas, providers of external data, and hosts that have modules. It does not
-// read answers: who asks bounds them.
+// Package httpsclient makes the HTTPS clients with which mapd calls servers other than API
+// servers: replicas, providers of external data, and hosts of modules. It does not bound the size
+// of answers; the caller does.
 package httpsclient
 
 import (
@@ -13,27 +13,26 @@ import (
 	"time"
 )
 
-// Options say who is asked, and how. With the zero value TLS 1.3 and the authorities of the
-// machine are required, no proxy is used, no redirect is followed, and each request has a
-// connection of its own.
+// Options configure a client. The zero value requires TLS 1.3 and the authorities of the machine,
+// uses no proxy, follows no redirects, and opens a connection for each request.
 type Options struct {
-	// TLS has the authorities, the name of the server or the client's certificate; nil has
-	// none of them.
+	// TLS may have authorities, the server's name or a client certificate; nil: none of them.
 	TLS *tls.Config
-	// Oldest is the oldest version of TLS, 0 for 1.3.
+	// Oldest is the minimum version of TLS; 0 means 1.3.
 	Oldest uint16
-	// Proxy returns the proxy for a request. Nil: there is none.
+	// Proxy returns the proxy for a request; nil: no proxy.
 	Proxy func(*http.Request) (*url.URL, error)
-	// Dial connects instead of a net.Dialer.
+	// Dial replaces the Dial of a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Redirect decides whether a redirect is followed. Nil: none is, and the answer that
-	// redirects is the answer.
+	// Redirect decides whether a redirect is followed. If it is nil, redirects are not followed,
+	// and the client returns the redirecting answer.
 	Redirect func(r *http.Request, via []*http.Request) error
-	// Connections bounds those to one host; they are used again. 0: each request has its own.
+	// Connections bounds the connections to one host, which are reused. 0: each request has its
+	// own.
 	Connections int
-	// HTTP2 is used if the server has it.
+	// HTTP2 allows HTTP/2 if the server supports it.
 	HTTP2 bool
-	// Timeout bounds a request with its answer; 0: its context alone does.
+	// Timeout bounds a request with its answer; 0: only its context does.
 	Timeout time.Duration
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Certain returns what the rules find in a policy of a cluster that serves types, as far as
-// it holds whatever else the cluster has: every Error, and the warnings of rules that look at
-// nothing but the policy. It returns nothing about a policy that does not compile, nor after
-// the end of ctx.
+// Certain returns the findings of the rules in a policy that hold whatever else the cluster has:
+// all Errors, and the warnings of rules that look at the policy alone. types are the kinds that
+// the cluster serves. It returns nothing for a policy that does not compile, or after ctx is
+// done.
 func Certain(ctx context.Context, program *policy.Policy, env *cel.Env, types *openapi.Types) []policy.Warning {
 	if program.Err() != nil {
 		return nil
@@ -45,9 +45,9 @@ func CertainOfBinding(ctx context.Context, b *admissionregistrationv1.MutatingAd
 	return s.warnings()
 }
 
-// MatchesNothing returns the warning because of which the rules of a policy or of a binding
-// can match no request: all resources that they name are unknown or never reviewed, or a
-// selector contradicts itself. It returns nil if there is no such warning.
+// MatchesNothing returns the warning that explains why the rules of a policy or of a binding can
+// match no request: all resources that they name are unknown or never reviewed, or a selector
+// contradicts itself. It returns nil if there is no such warning.
 func MatchesNothing(m *admissionregistrationv1.MatchResources, warnings []policy.Warning) *policy.Warning {
 	if m == nil {
 		return nil
@@ -80,7 +80,7 @@ func newServed(ctx context.Context, types *openapi.Types) *set {
 	}
 }
 
-// standIn is the document of an object that comes from no file.
+// standIn returns a document for an object that does not come from a file.
 func standIn(kind, name string) *manifest.Document {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetAPIVersion(api.OwnGroup + "/v1")

@@ -13,11 +13,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// optionals returns a fix that reads a part as an optional wherever an expression compares
-// it, or what is below it, with a value that is written out: a missing part is different from
-// the value then, whether the comparison is negated or not, and what is there is compared as
-// before. It returns nil and "" if there is no such comparison, and otherwise the fix and how
-// the first of them reads.
+// optionals returns a fix that reads a part as an optional wherever an expression compares it, or
+// something below it, with a literal. The result of the comparison stays the same for objects
+// that have the part: a missing part differs from every literal, whether the comparison is
+// negated or not. It also returns the text of the first changed selection. It returns nil and ""
+// if there is no such comparison.
 func optionals(e *expression, at path) (fix func(map[string]any) bool, reads string) {
 	type edit struct {
 		from, to int
@@ -65,8 +65,8 @@ func optionals(e *expression, at path) (fix func(map[string]any) bool, reads str
 	}), edits[len(edits)-1].text
 }
 
-// selection returns the steps of a selection from a variable, and the offset at which it
-// begins; no steps if the node is none.
+// selection returns the steps of a selection that begins with a variable, and the offset of its
+// beginning; no steps if n is something else.
 func selection(n *syntax.Node) (steps path, from int) {
 	for {
 		switch {
@@ -89,8 +89,9 @@ func selection(n *syntax.Node) (steps path, from int) {
 	}
 }
 
-// asOptional returns the text of a selection with its steps from one on as optional ones, and
-// the offset at which the selection ends, 0 if it is not written in the plain form.
+// asOptional returns the text of a selection in which the steps from index first on are optional,
+// and the offset at which the selection ends; 0 if the selection is not written in the plain form
+// a.b.c.
 func asOptional(text []rune, from int, steps path, first int) (end int, changed string) {
 	at := from
 	take := func(want string) bool {
@@ -121,7 +122,7 @@ func asOptional(text []rune, from int, steps path, first int) (end int, changed 
 	return at, changed
 }
 
-// fixText changes the text of an expression.
+// fixText returns a fix that changes the text of an expression.
 func fixText(e *expression, change func(string) string) func(map[string]any) bool {
 	return func(object map[string]any) bool {
 		return editSpec(object, string(e.part), e.index, func(list []any) []any {
@@ -145,8 +146,8 @@ func fixText(e *expression, change func(string) string) func(map[string]any) boo
 	}
 }
 
-// editSpec changes a list of the spec that has an element at index. The object is
-// a copy down to the spec.
+// editSpec changes a list of the spec that has an element at index. It modifies object down to
+// the spec, so the caller passes a copy.
 func editSpec(object map[string]any, part string, index int, change func([]any) []any) bool {
 	spec, _ := object["spec"].(map[string]any)
 	list, _ := spec[part].([]any)
@@ -163,26 +164,25 @@ func editSpec(object map[string]any, part string, index int, change func([]any) 
 	return true
 }
 
-// maxFixes bounds how many fixes one document gets.
+// maxFixes bounds the fixes in one document.
 const maxFixes = 50
 
-// Fixed is a file with what Fix has made of it.
+// Fixed is a file that Fix has changed.
 type Fixed struct {
 	Source
-	// Mended are the findings that are gone.
+	// Mended are the findings that the fixes removed.
 	Mended []Finding
 }
 
-// Fix mends what is mechanical, and returns the files that differ then. Each fix is one
-// that leaves a policy which compiles, that takes its finding away without a new one of
-// that rule, and that Options.Prove accepts; others are not made. Comments stay. A file whose
-// documents are not the whole text, such as one with a List, is left alone.
+// Fix repairs what can be repaired mechanically, and returns the files that have changed. It
+// makes a fix only if the policy compiles afterwards, the finding disappears without a new one of
+// the same rule, and Options.Prove accepts the change. Comments stay. Fix does not change files
+// whose documents are not the whole text, such as a file with a List.
 func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
 	return FixSome(ctx, sources, opts, nil)
 }
 
-// FixSome is Fix of the findings that which accepts, and of those that become like them. Nil
-// accepts all.
+// FixSome is Fix for the findings that which accepts. A nil which accepts all findings.
 func FixSome(ctx context.Context, sources []Source, opts Options, which func(*Finding) bool) ([]Fixed, error) {
 	m := &mender{opts: opts, files: slices.Clone(sources), which: which}
 	if err := m.mend(ctx); err != nil {
@@ -198,7 +198,7 @@ func FixSome(ctx context.Context, sources []Source, opts Options, which func(*Fi
 	return out, nil
 }
 
-// mend makes all fixes that can be made, of those that which accepts. It stops with ctx.
+// mend makes all possible fixes for the findings that which accepts. It stops when ctx is done.
 func (m *mender) mend(ctx context.Context) error {
 	m.ctx, m.mended, m.failed, m.fixes = ctx, make([][]Finding, len(m.files)), map[fixID]string{}, map[docID]int{}
 	var err error
@@ -217,7 +217,8 @@ func (m *mender) mend(ctx context.Context) error {
 	return nil
 }
 
-// verdicts say of the fixes that were tried why they were not made, "" of those that were.
+// verdicts returns, for each finding with a fix that remains, the reason why the fix was not
+// made.
 func (m *mender) verdicts() map[fixID]string {
 	out := maps.Clone(m.failed)
 	for _, f := range m.before.Findings {
@@ -228,21 +229,22 @@ func (m *mender) verdicts() map[fixID]string {
 	return out
 }
 
-// mender is Fix at work.
+// mender is the state of one call of Fix.
 type mender struct {
 	opts   Options
 	which  func(*Finding) bool
 	files  []Source
-	memory memory // of files
+	memory memory // of the last run on files
 
 	ctx    context.Context
-	before *Result // of files
+	before *Result // of the last run on files
 	mended [][]Finding
-	failed map[fixID]string // why it is not made
+	failed map[fixID]string // why the fix was not made
 	fixes  map[docID]int
 }
 
-// docID is a document, ruleID what a rule finds in it, and fixID one such finding.
+// docID identifies a document, ruleID the findings of one rule in it, and fixID one of these
+// findings.
 type (
 	docID struct {
 		file     string
@@ -262,8 +264,8 @@ func (f *Finding) docID() docID   { return docID{f.File, f.Document} }
 func (f *Finding) ruleID() ruleID { return ruleID{f.docID(), f.Rule} }
 func (f *Finding) fixID() fixID   { return fixID{f.ruleID(), f.Field, f.Message} }
 
-// next returns the first fix of each document that was not tried. Other findings of the
-// document stand in the text as it was.
+// next returns at most one fix for each document, the first that was not tried. The positions of
+// other findings are valid only until the document changes.
 func (m *mender) next() (batch []Finding) {
 	taken := map[docID]bool{}
 	for _, f := range m.before.Findings {
@@ -275,7 +277,7 @@ func (m *mender) next() (batch []Finding) {
 	return batch
 }
 
-// try makes fixes of different documents. If one does not help, it makes each half of them.
+// try makes fixes in different documents. If they fail together, it tries each half of them.
 func (m *mender) try(batch []Finding) error {
 	files := slices.Clone(m.files)
 	why := ""
@@ -299,7 +301,7 @@ func (m *mender) try(batch []Finding) error {
 				at := fileOf(files, &f)
 				m.mended[at] = append(m.mended[at], f)
 				m.fixes[f.docID()]++
-				// What could not be made before may be possible now.
+				// Fixes that failed before may be possible in the changed document.
 				maps.DeleteFunc(m.failed, func(id fixID, _ string) bool { return id.docID == f.docID() })
 			}
 			return nil
@@ -316,8 +318,8 @@ func (m *mender) try(batch []Finding) error {
 	return m.try(batch[half:])
 }
 
-// harm returns why fixes are not made: each has to take a finding of its rule away, and there
-// may be no new error.
+// harm returns the reason why fixes must not be made, or "": each fix has to remove a finding of
+// its rule, and no document may have more errors than before.
 func harm(batch []Finding, before, after *Result) string {
 	count := func(r *Result) (errors map[docID]int, found map[ruleID]int) {
 		errors, found = map[docID]int{}, map[ruleID]int{}
@@ -346,7 +348,7 @@ func fileOf(files []Source, f *Finding) int {
 	return slices.IndexFunc(files, func(s Source) bool { return s.Name == f.File })
 }
 
-// edit makes one fix in its file, and returns why it cannot be made.
+// edit makes one fix in its file, or returns the reason why it cannot.
 func (m *mender) edit(files []Source, f *Finding) (why string) {
 	at := fileOf(files, f)
 	object := maps.Clone(f.doc.Object.Object)
@@ -364,8 +366,8 @@ func (m *mender) edit(files []Source, f *Finding) (why string) {
 	return ""
 }
 
-// replace puts the text of a document in the place of what it was, nil if its text
-// is not to be found once in the file.
+// replace replaces the text of a document in its file. It returns nil if the text does not occur
+// exactly once.
 func replace(file Source, d *manifest.Document, text []byte) []byte {
 	if d.JSON || len(d.Raw) == 0 || bytes.Count(file.Data, d.Raw) != 1 {
 		return nil

@@ -1,9 +1,9 @@
-// Package lint answers one question: what in these policies will not do what its author
-// meant?
+// Package lint answers one question: what in these policies will not do what its author meant?
 //
-// It holds policies and bindings against the schemas of the kinds that they match, against
-// each other and against what releases of Kubernetes are known to do. A rule that
-// cannot be sure says nothing, or says it as [Info]. Nothing is evaluated on an object.
+// It checks policies and bindings against the schemas of the kinds that they match, against each
+// other, and against known behaviour of Kubernetes releases. A rule that is not certain reports
+// nothing, or reports an [Info]. The package does not evaluate policies on objects. Start reading
+// at Run; the rules are listed in rules.go.
 package lint
 
 import (
@@ -22,15 +22,15 @@ import (
 // Severity says how bad a finding is.
 type Severity string
 
-// The severities. An Error fails, or never has the effect that it says; a Warning does so
-// for some objects; an Info may be meant.
+// The severities. Error: it fails, or never has its effect. Warning: this happens for some
+// objects. Info: it may be intended.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 	Info    Severity = "info"
 )
 
-// Reaches reports whether s is at least as bad as least.
+// Reaches reports whether s is at least as severe as least.
 func (s Severity) Reaches(least Severity) bool {
 	order := []Severity{Info, Warning, Error}
 	return slices.Index(order, s) >= slices.Index(order, least)
@@ -39,16 +39,17 @@ func (s Severity) Reaches(least Severity) bool {
 // Rule is one thing to look for.
 type Rule struct {
 	Name     string
-	Severity Severity // the worst that it finds
-	// Summary says what it finds, in a line.
+	Severity Severity // the highest severity of its findings
+	// Summary describes the findings in one line.
 	Summary string
-	// Fixes says that Fix mends some of what it finds.
+	// Fixes: Fix can repair some of the findings.
 	Fixes bool
 
-	// certain says that its warnings, too, hold whatever else there is beside the policy.
+	// certain: the rule's warnings, too, depend on nothing but the policy, see Certain.
 	certain bool
 
-	// beside says that policy looks at more than the policy, its bindings and the definitions.
+	// beside: the function policy also looks at objects other than the policy, its bindings and
+	// CustomResourceDefinitions.
 	beside bool
 
 	policy   func(*pass)                     // called for each policy that compiles
@@ -63,7 +64,7 @@ func Rules() []Rule {
 	return out
 }
 
-// Finding is what a rule found, and where.
+// Finding is one mistake that a rule found, with its place.
 type Finding struct {
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
@@ -75,24 +76,28 @@ type Finding struct {
 	Object  string `json:"object,omitempty"`
 	Field   string `json:"field,omitempty"`
 	Message string `json:"message"`
-	// Fixable says that Fix mends it, and NotFixed why it does not although there is a fix
-	// for some findings of this kind; both are empty if there is none.
+	// Fixable: Fix can repair it. NotFixed is the reason why Fix does not repair it although it
+	// repairs other findings of this rule. NotFixed is empty, and Fixable false, if there is no
+	// fix.
 	Fixable  bool   `json:"fixable"`
 	NotFixed string `json:"notFixed,omitempty"`
-	// Reason is why it is suppressed, empty if it is not.
+	// Reason is the reason in the comment that suppresses the finding; empty if it is not
+	// suppressed.
 	Reason string `json:"reason,omitempty"`
-	// Near is what may be meant by the text Written, which stands at the place or before it; both
-	// are empty if that is not known. Nothing shows that it is right, so Fix does not write it.
+	// Near is a likely correction of the text Written, which is at the place of the finding or
+	// before it; both are empty if none is known. Fix does not use Near, because nothing proves
+	// that it is right.
 	Written, Near string `json:"-"`
 
 	at  *manifest.PositionError
 	doc *manifest.Document
 	fix func(object map[string]any) bool
-	// evident says that the fix leaves all expressions as they are that are evaluated.
+	// evident: the fix changes no expression that is evaluated.
 	evident bool
-	// line and column are the place in the expression, 0 if it is about no expression.
+	// line and column are the position in the expression, 0 if the finding is not about an
+	// expression.
 	line, column int
-	// unread says that the document cannot be read at all.
+	// unread: the document cannot be read at all.
 	unread bool
 }
 
@@ -105,35 +110,37 @@ func (f *Finding) Render() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s (%s)%s", f.File, f.Line, max(f.Column, 1), f.Severity, f.Message, f.Rule, source)
 }
 
-// Options say what is looked for.
+// Options select rules and Kubernetes releases.
 type Options struct {
-	// Oldest and Newest are the minors of the servers that the policies are for.
+	// Oldest and Newest are the first and the last minor release of the API servers that run the
+	// policies.
 	Oldest, Newest int
-	// Only are the names of the rules to use; none is all.
+	// Only are the names of the rules to run; empty: all rules.
 	Only []string
-	// Prove returns an error if a policy, an object as in a file, may do something else after
-	// a fix than it did before. Without it there are no fixes.
+	// Prove returns an error if a policy, given as an object of a file, may behave differently
+	// after a fix. If it is nil, no fixes are made.
 	Prove func(ctx context.Context, before, after map[string]any) error
 }
 
-// ErrNotShown is returned by Options.Prove if nothing shows what a policy does. A fix is made
-// nevertheless if it cannot change what an expression gives, such as that of a variable that
-// nothing uses.
+// ErrNotShown is returned by Options.Prove if no generated request shows the effect of a policy.
+// The fix is made nevertheless if it cannot change the result of an expression, for example if it
+// removes an unused variable.
 var ErrNotShown = errors.New("no generated request shows what the fixed policy does")
 
-// Result is what Run found.
+// Result is the result of Run.
 type Result struct {
-	// Findings are in the order of their places; Suppressed are those with a Reason.
+	// Findings are in the order of their places. Suppressed are the findings with a Reason.
 	Findings, Suppressed []Finding
-	// Policies, Bindings, Gatekeeper's Mutators and Kyverno's policies were looked at.
+	// The numbers of policies, bindings, mutators of Gatekeeper and policies of Kyverno that were
+	// checked.
 	Policies, Bindings, Mutators, Kyverno int
-	// More says that there is more than maxFindings.
+	// More: there are more findings than the limits maxFindings and maxOfPolicy allow.
 	More bool
-	// Unread says that a finding is about a document that cannot be read.
+	// Unread: a finding is about a document that cannot be read.
 	Unread bool
 }
 
-// maxFindings bounds the findings of a run, and maxOfPolicy those of a policy.
+// maxFindings bounds the findings of a run, and maxOfPolicy those in one document.
 const maxFindings, maxOfPolicy = 10_000, 200
 
 // Source is a file.
@@ -142,13 +149,13 @@ type Source struct {
 	Data []byte
 }
 
-// Run looks at policies and what belongs to them. Its error is about opts, or it is why
-// ctx ended.
+// Run lints policies and the objects that belong to them. Its error is about opts, or the cause
+// of the end of ctx.
 func Run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
 	return new(Memory).Run(ctx, sources, opts)
 }
 
-// result sorts findings, and takes away those that are suppressed.
+// result sorts the findings and separates those that are suppressed.
 func (s *set) result(sources []Source) *Result {
 	out := &Result{Policies: len(s.policies), Bindings: len(s.bindings), Mutators: len(s.mutators), Kyverno: len(s.kyverno)}
 	out.Findings = slices.Concat(s.readErrors, s.findings)
@@ -178,14 +185,14 @@ func (s *set) result(sources []Source) *Result {
 	return out
 }
 
-// pass is one rule at work on one policy, or on all.
+// pass is the run of one rule on one policy, or on the whole set.
 type pass struct {
 	set     *set
 	rule    *Rule
 	subject *subject
 }
 
-// note adds a finding.
+// note records a finding at a place. The caller may change the Finding that it returns.
 func (p *pass) note(d *manifest.Document, path string, at *manifest.PositionError, message string) *Finding {
 	if !p.set.counted(d) {
 		return &Finding{}
@@ -204,13 +211,13 @@ func (s *set) counted(d *manifest.Document) bool {
 	return s.count[d] <= maxOfPolicy
 }
 
-// field is a finding about a field of an object.
+// field records a finding about a field of an object.
 func (p *pass) field(d *manifest.Document, path, format string, args ...any) *Finding {
 	message := fmt.Sprintf(format, args...)
 	return p.note(d, path, d.ErrorAt(path, fmt.Errorf("%s", message)), message)
 }
 
-// node is a finding about a part of an expression of the policy.
+// node records a finding about a part of an expression of the policy.
 func (p *pass) node(e *expression, n *syntax.Node, format string, args ...any) *Finding {
 	return p.place(e, n.Line, n.Column, fmt.Sprintf(format, args...))
 }
@@ -222,7 +229,7 @@ func (p *pass) place(e *expression, line, column int, message string) *Finding {
 	return f
 }
 
-// faults are findings about what a server refuses.
+// faults records findings for the faults that an API server would report.
 func (p *pass) faults(d *manifest.Document, faults api.Faults, prefix string) {
 	for _, err := range d.Errors(faults) {
 		at, ok := err.(*manifest.PositionError)
@@ -234,6 +241,6 @@ func (p *pass) faults(d *manifest.Document, faults api.Faults, prefix string) {
 	}
 }
 
-// The minors that Options may name. CurrentMinor is the one whose decisions mapd makes, and
-// what is linted for if nobody says anything else.
+// The minor releases that Options may name. CurrentMinor is the release whose behaviour mapd has,
+// and the default for Oldest and Newest.
 const OldestMinor, CurrentMinor, NewestMinor = 32, 37, 38

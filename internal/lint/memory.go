@@ -22,24 +22,24 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// A Memory lints files of which most stay as they are from one time to the next, such as those
-// that somebody writes. It finds what [Run] finds, and looks only at documents that have
-// changed and at those that depend on them: a policy on its bindings, everything on
-// definitions. The zero value is usable; all runs have the same Options. It is safe for
-// concurrent use, and runs wait for each other.
+// A Memory lints files repeatedly, of which few change between two runs, as in an editor. It
+// finds what [Run] finds, but checks again only documents that have changed and those that depend
+// on them: policies depend on their bindings, and all documents on CustomResourceDefinitions. The
+// zero value is ready to use; all runs have to have the same Options. It is safe for concurrent
+// use; runs wait for each other.
 type Memory struct {
 	mu    sync.Mutex
 	known memory
 	fixes map[string]tried // by file
 }
 
-// tried is what came of fixing a file.
+// tried is the result of fixing one file.
 type tried struct {
-	of       []Source // the file, and others on which that depends
+	of       []Source // the file and those that its fixes depend on, as they were
 	verdicts map[fixID]string
 }
 
-// Run is the function Run.
+// Run works like the function Run, and reuses the results of the last run.
 func (m *Memory) Run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,12 +53,12 @@ func (m *Memory) Run(ctx context.Context, sources []Source, opts Options) (*Resu
 	return r, nil
 }
 
-// mark says of each finding for which there is a fix whether Fix makes it, or why not.
+// mark sets Fixable or NotFixed of each finding that has a fix.
 func (m *Memory) mark(ctx context.Context, r *Result, sources []Source, opts Options) error {
 	now := map[string]tried{}
 	defer func() {
 		if ctx.Err() != nil {
-			maps.Copy(m.fixes, now) // the next run need not begin anew
+			maps.Copy(m.fixes, now) // even after an error, the next run reuses these
 			return
 		}
 		m.fixes = now
@@ -93,8 +93,8 @@ func (m *Memory) mark(ctx context.Context, r *Result, sources []Source, opts Opt
 	return nil
 }
 
-// memory is what the last run read, compiled and found. A copy of it is a memory of its own: what
-// it refers to is replaced and not changed, but for subjects, which are of one run at a time.
+// memory has what the last run read, compiled and found. It may be copied: what its fields refer
+// to is replaced and never changed, except for subjects, which only one run at a time may use.
 type memory struct {
 	texts       manifest.Memory
 	docs        []*manifest.Document
@@ -103,23 +103,23 @@ type memory struct {
 	presence    map[string]presence
 	policies    map[*manifest.Document]*knownPolicy
 	bindings    map[*manifest.Document]compile.Binding
-	found       map[*manifest.Document]map[string]found // by documents and rules
+	found       map[*manifest.Document]map[string]found // by documents and then rules
 }
 
-// knownPolicy is a policy that was compiled, and what was found while it had these bindings.
+// knownPolicy is a compiled policy with the findings for its present bindings.
 type knownPolicy struct {
 	compiled compile.Policy
 	subject  *subject
 	bindings []*manifest.Document
 }
 
-// found is what a rule found in one policy or document.
+// found has the findings of one rule in one policy or document.
 type found struct {
 	findings []Finding
 	more     bool
 }
 
-// run is Run without a word about fixes.
+// run does the work of Run, without marking fixes.
 func (m *memory) run(ctx context.Context, sources []Source, opts Options) (*Result, error) {
 	if opts.Oldest < OldestMinor || opts.Oldest > opts.Newest || opts.Newest > NewestMinor {
 		return nil, fmt.Errorf("minors %d to %d: only %d to %d are known", opts.Oldest, opts.Newest, OldestMinor, NewestMinor)
@@ -162,7 +162,7 @@ func (m *memory) run(ctx context.Context, sources []Source, opts Options) (*Resu
 	return s.result(sources), nil
 }
 
-// read reads the documents and forgets what was known of others.
+// read parses the sources, and drops results for documents that no longer exist.
 func (m *memory) read(s *set, sources []Source) error {
 	texts := make([]manifest.Text, len(sources))
 	for i, src := range sources {
@@ -172,7 +172,8 @@ func (m *memory) read(s *set, sources []Source) error {
 	for _, err := range errs {
 		switch at := (*manifest.PositionError)(nil); {
 		case errors.As(err, &at) && kindless(at.Err):
-			// Values for a chart, answers of a provider: a directory has other files, too.
+			// Directories may have files that are no manifests, such as values of a chart or
+			// answers of a provider.
 		case errors.As(err, &at):
 			s.readErrors = append(s.readErrors, Finding{Rule: invalidRule, Severity: Error, File: at.File, Document: at.Document,
 				Line: max(at.Line, 1), Column: at.Column, Message: at.Err.Error(), at: at, unread: true})
@@ -202,7 +203,7 @@ func (m *memory) read(s *set, sources []Source) error {
 	return nil
 }
 
-// only is the part of a map that is about documents.
+// only returns the entries of a map for some documents.
 func only[V any](of map[*manifest.Document]V, docs []*manifest.Document) map[*manifest.Document]V {
 	out := make(map[*manifest.Document]V, len(of))
 	for _, d := range docs {
@@ -213,9 +214,9 @@ func only[V any](of map[*manifest.Document]V, docs []*manifest.Document) map[*ma
 	return out
 }
 
-// compile puts the documents where rules look for them.
+// compile sorts the documents by their kind, and compiles policies and bindings.
 func (m *memory) compile(s *set) error {
-	named := map[string][]*bound{} // bindings, by the groups and names of their policies
+	named := map[string][]*bound{} // bindings by the group and name of their policy
 	var policies []*manifest.Document
 	for _, d := range m.docs {
 		gvk := d.Object.GroupVersionKind()
@@ -283,7 +284,7 @@ func (m *memory) compile(s *set) error {
 	return nil
 }
 
-// policy returns what is known of a policy, which is compiled then.
+// policy returns the knownPolicy for a document, and compiles the policy if it has changed.
 func (m *memory) policy(s *set, d *manifest.Document) (*knownPolicy, error) {
 	if k := m.policies[d]; k != nil {
 		return k, nil
@@ -298,13 +299,13 @@ func (m *memory) policy(s *set, d *manifest.Document) (*knownPolicy, error) {
 	}
 	k := &knownPolicy{compiled: compile.NewPolicy(s.ctx, text, compile.New, policy.Deps{Env: env, Types: s.types})}
 	if s.ctx.Err() != nil {
-		return nil, context.Cause(s.ctx) // the compiler may have stopped
+		return nil, context.Cause(s.ctx) // the compiler may have been interrupted
 	}
 	m.policies[d] = k
 	return k, nil
 }
 
-// look runs rules on the policies and documents that have changed since the last run.
+// look runs rules on those policies and documents that have changed since the last run.
 func (m *memory) look(s *set, rules []Rule) error {
 	each := func(apply func(*pass, Rule) bool) (map[string]found, error) {
 		out := map[string]found{}
@@ -333,7 +334,7 @@ func (m *memory) look(s *set, rules []Rule) error {
 			return true
 		})
 		if err != nil {
-			delete(m.policies, p.doc) // it is partly used up
+			delete(m.policies, p.doc) // interrupted within a rule, so it cannot be used again
 			return err
 		}
 		p.found, p.presence = found, nil
@@ -356,7 +357,7 @@ func (m *memory) look(s *set, rules []Rule) error {
 	return nil
 }
 
-// take adds what a rule found, as if it had found it now.
+// take adds the findings that a rule had in an earlier run.
 func (s *set) take(f found) {
 	s.more = s.more || f.more
 	for i := range f.findings {
@@ -366,8 +367,8 @@ func (s *set) take(f found) {
 	}
 }
 
-// related are a file and those on which depends what a fix of it may do: the files with
-// definitions, and those of the policies and bindings that belong together with its own.
+// related returns a file and the files on which the effect of a fix in it depends: those with
+// CustomResourceDefinitions, and those with policies and bindings that belong to its own.
 func (m *memory) related(file string, sources []Source) (out []Source) {
 	names := map[string]bool{file: true}
 	for _, d := range m.definitions {

@@ -6,22 +6,22 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// operation is a JSONPatch literal.
+// operation is one JSONPatch{…} literal in an expression.
 type operation struct {
 	node *syntax.Node
-	op   string // empty if it is computed
-	// pieces are the parts of the path that are added to each other.
+	op   string // "" if it is computed
+	// pieces are the operands of the path, if it is a chain of +.
 	pieces []*syntax.Node
-	from   []*syntax.Node // the same of what is copied or moved
+	from   []*syntax.Node // the operands of from, for copy and move
 	value  *syntax.Node   // nil if there is none
-	list   *syntax.Node   // the list literal that it is in, nil if none
-	index  int            // in list
-	// conditional: a condition or a loop decides whether it is done, and how often.
+	list   *syntax.Node   // the list literal that contains it, nil if none
+	index  int            // its index in list
+	// conditional: the operation is within a condition or a loop.
 	conditional bool
 	in          *names
 }
 
-// operations are the operations of a patch, in their order in the text.
+// operations returns the operations of a patch in the order of the text.
 func operations(p *subject, root *syntax.Node) (out []*operation) {
 	r := resolver{policy: p}
 	var walk func(n, list *syntax.Node, index int, conditional bool, in *names)
@@ -72,7 +72,7 @@ func operations(p *subject, root *syntax.Node) (out []*operation) {
 	return out
 }
 
-// added are the operands of a chain of +.
+// added returns the operands of a chain of +.
 func added(n *syntax.Node) []*syntax.Node {
 	if n.Kind == syntax.Call && n.Name == "_+_" {
 		return append(added(n.Args[0]), added(n.Args[1])...)
@@ -80,8 +80,7 @@ func added(n *syntax.Node) []*syntax.Node {
 	return []*syntax.Node{n}
 }
 
-// literal returns the text of a path that is written out up to its end, or to the first
-// piece that is computed.
+// literal returns the constant beginning of the path. whole is set if the whole path is constant.
 func (o *operation) literal() (text string, whole bool) {
 	for _, n := range o.pieces {
 		s, ok := n.Value.(string)
@@ -93,8 +92,8 @@ func (o *operation) literal() (text string, whole bool) {
 	return text, true
 }
 
-// path returns the steps that are written out. If the path is not whole, they end
-// before the step that is computed.
+// path returns the constant steps of the path. If whole is false, they end before the step that
+// is computed.
 func (o *operation) path() (steps path, whole bool) {
 	text, whole := o.literal()
 	if !strings.HasPrefix(text, "/") {
@@ -112,7 +111,8 @@ func (o *operation) path() (steps path, whole bool) {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// inWords is a pointer's steps as an expression, which names elements by their index.
+// inWords returns the steps of a JSON pointer in a form that prints as an expression, with
+// indices of elements.
 func inWords(steps path) path {
 	out := inObject(steps)
 	for i, s := range steps {
@@ -123,8 +123,8 @@ func inWords(steps path) path {
 	return out
 }
 
-// inObject is a pointer's steps as a path of object: what is a number or - among them
-// is an element.
+// inObject returns the steps of a JSON pointer as a path of object. A number or - becomes the
+// step into an element.
 func inObject(steps path) path {
 	out := path{"object"}
 	for _, s := range steps {

@@ -13,10 +13,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// path is the way from a variable to a part of its value: object, spec, containers, any.
+// path is the path from a variable to a part of its value, with the variable as its first step:
+// object, spec, containers, anyElement.
 type path []string
 
-// any is the step into an element of a list.
+// anyElement is the step into an element of a list.
 const anyElement = "\x00[]"
 
 func (p path) key() string { return strings.Join(p, "\x00.") }
@@ -46,7 +47,7 @@ func (p path) String() string {
 
 func quote(s string) string { return string(tree.AppendString(nil, s)) }
 
-// names are the variables of loops, the innermost first.
+// names are the variables of the loops around an expression, the innermost first.
 type names struct {
 	outer *names
 	name  string
@@ -54,7 +55,7 @@ type names struct {
 	loop  *syntax.Node // of an element
 }
 
-// over returns what a loop goes over whose element has the name, nil if none does.
+// over returns the range of the loop whose variable is name, nil if there is no such loop.
 func (n *names) over(name string) *syntax.Node {
 	for ; n != nil; n = n.outer {
 		if n.name == name {
@@ -73,13 +74,13 @@ func (n *names) find(name string) (path, bool) {
 	return nil, false
 }
 
-// resolver says which part of the input an expression is.
+// resolver finds the part of the input that an expression reads.
 type resolver struct {
 	policy *subject
 	depth  int
 }
 
-// maxDepth bounds how deep variables that use variables are followed.
+// maxDepth bounds how many variables that use each other are followed.
 const maxDepth = 20
 
 // path returns the part of object, oldObject, params, request or namespaceObject that n
@@ -121,7 +122,7 @@ func (r resolver) path(n *syntax.Node, in *names) path {
 			return r.path(n.Args[0], in)
 		}
 	case syntax.Loop:
-		// A filter has the elements of its range.
+		// The elements of a filter are those of its range.
 		if step := n.Args[3]; step.Kind == syntax.Call && step.Name == "_?_:_" && step.Args[2].Kind == syntax.Ident && step.Args[2].Name == n.Names[0] {
 			if sum := step.Args[1]; sum.Kind == syntax.Call && sum.Name == "_+_" && sum.Args[1].Kind == syntax.List && len(sum.Args[1].Args) == 1 {
 				if e := sum.Args[1].Args[0]; e.Kind == syntax.Ident && e.Name == n.Names[len(n.Names)-1] {
@@ -147,7 +148,7 @@ func (r resolver) variable(n *syntax.Node, in *names) *expression {
 // inside returns the names in the condition, the step and the result of a loop.
 func (r resolver) inside(n *syntax.Node, in *names) *names {
 	if len(n.Names) > 1 && n.Names[1] == "#unused" {
-		// optMap, cel.bind: what is gathered is a name for a value.
+		// optMap and cel.bind: the accumulator is a name for a value.
 		return &names{in, n.Names[0], r.path(n.Args[1], in), nil}
 	}
 	over := r.path(n.Args[0], in)
@@ -161,12 +162,12 @@ func (r resolver) inside(n *syntax.Node, in *names) *names {
 		return &names{in, n.Names[2], element, nil}
 	}
 	if over != nil && r.isMap(over) {
-		element = nil // the loop goes over keys
+		element = nil // the loop visits keys
 	}
 	return &names{in, n.Names[1], element, n.Args[0]}
 }
 
-// isMap says that a place is a map whose keys anybody chooses.
+// isMap reports whether the value at a path is a map with arbitrary keys.
 func (r resolver) isMap(p path) bool {
 	if len(p) < 3 {
 		return false
@@ -175,7 +176,8 @@ func (r resolver) isMap(p path) bool {
 	return last == "labels" || last == "annotations" || last == "matchLabels" || last == "nodeSelector" || p[1] == "data" && len(p) == 2
 }
 
-// optional says that the value of n is an optional, of which a selection cannot fail.
+// optional reports whether the value of n is an optional, so that a selection from it cannot
+// fail.
 func optional(n *syntax.Node) bool {
 	switch n.Kind {
 	case syntax.Select:
@@ -193,7 +195,7 @@ func optional(n *syntax.Node) bool {
 	return false
 }
 
-// facts are paths of which somebody has looked whether they are there.
+// facts are the parts of the input that are known to exist, as keys.
 type facts map[string]bool
 
 func (f facts) add(p path) {
@@ -210,17 +212,17 @@ func (f facts) with(others ...facts) facts {
 	return out
 }
 
-// knows says that the part is there if what was looked at was.
+// knows reports whether the facts imply that the part at p exists.
 func (f facts) knows(p path) bool {
 	return f[p.key()] || f[p[:len(p)-1].with("*").key()]
 }
 
-// oldFact is that there is an oldObject.
+// oldFact is the fact that there is an oldObject.
 const oldFact = "oldObject"
 
-// looks returns what an expression looks at: by has, in, optionals and plain access. Where
-// it is the condition of another, that one can take these parts for granted. strict adds
-// plain access; without it, only what asks whether a part is there counts.
+// looks returns the parts that n tests or reads: by has(), in, optionals and plain access. If n
+// is a condition of another expression, that expression may rely on their existence. Without
+// strict, plain access does not count.
 func (r resolver) looks(n *syntax.Node, in *names, strict bool) facts {
 	out := facts{}
 	r.look(n, in, strict, out)
@@ -296,19 +298,19 @@ func (r resolver) look(n *syntax.Node, in *names, strict bool, out facts) {
 	}
 }
 
-// presence says whether a part of an object is always there.
+// presence says whether a part of an object always exists.
 type presence int
 
 const (
 	unknown presence = iota
 	always
 	mayBeMissing
-	mapKey  // of a map with any keys
+	mapKey  // the key of a map with arbitrary keys
 	refused // the schema has no such field
 )
 
-// presentIn returns the presence of a part below object in all kinds that a policy
-// meets: unknown unless they agree.
+// presentIn returns the presence of the part of object at a path, for all kinds that a policy
+// matches: unknown unless they agree.
 func (s *set) presentIn(p *subject, at path) presence {
 	if len(at) < 2 || at[0] != "object" && at[0] != "oldObject" {
 		return unknown
@@ -331,13 +333,12 @@ func (s *set) presentIn(p *subject, at path) presence {
 	return all
 }
 
-// maxPresence bounds how many parts are looked for because of one policy, and how many are
-// remembered.
+// maxPresence bounds the lookups for one policy, and the results that are kept.
 const maxPresence = 20_000
 
-// present finds out whether a part is there by putting an object without it through
-// what a server does to objects before admission. What a policy is told does not depend on what
-// others asked.
+// present finds out whether a part always exists: it applies to an object without the part what a
+// server does before admission. The limit counts per policy, so the result for one policy does
+// not depend on lookups for others.
 func (s *set) present(p *subject, gvk schema.GroupVersionKind, steps path) presence {
 	key := kindName(gvk) + " " + steps.key()
 	if known, ok := p.presence[key]; ok {
@@ -398,7 +399,7 @@ func (s *set) findPresence(gvk schema.GroupVersionKind, steps path) presence {
 		return unknown
 	}
 	if !kind.Builtin() && steps[0] != "metadata" {
-		return unknown // what a definition requires is not known here
+		return unknown // required by a definition, which is not checked here
 	}
 	apiVersion, name := gvk.ToAPIVersionAndKind()
 	obj := map[string]any{}
@@ -420,7 +421,7 @@ func (s *set) findPresence(gvk schema.GroupVersionKind, steps path) presence {
 	return mayBeMissing
 }
 
-// find says whether the end of a path is there, and whether what it would be in is.
+// find reports whether the value at the end of a path exists, and whether its parent does.
 func find(v any, steps path) (there, parent bool) {
 	for i, step := range steps {
 		var ok bool
@@ -439,8 +440,8 @@ func find(v any, steps path) (there, parent bool) {
 	return true, true
 }
 
-// unsure says that a server, another admission plugin or validation sees to a part, so
-// that it is there although no default says so.
+// unsure reports whether a server, another admission plugin or validation provides a part, so
+// that it exists although there is no default.
 func unsure(steps path) bool {
 	switch {
 	case steps[0] == "status":
@@ -453,21 +454,21 @@ func unsure(steps path) bool {
 		return true
 	}
 	switch steps[len(steps)-1] {
-	// Of Pods: what the plugins ServiceAccount, Priority and DefaultTolerationSeconds set, and
-	// what validation wants.
+	// In Pods: fields that the plugins ServiceAccount, Priority and DefaultTolerationSeconds set,
+	// or that validation requires.
 	case "serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "tolerations", "volumes", "volumeMounts", "image":
 		return true
-	// Of others: what validation wants.
+	// In other kinds: fields that validation requires.
 	case "ports", "accessModes", "requests", "resources", "selector", "matchLabels", "rules", "subjects", "template", "http", "spec":
 		return true
-	// What is of use only together, or where a union decides.
+	// Fields that are used together with others, or that are part of a union.
 	case "name", "key", "kind", "apiGroup", "namespace", "value", "path", "number", "port":
 		return true
 	}
 	return false
 }
 
-// kindsThatLack says that no kind which the policy meets has the field.
+// lacks reports whether no kind that the policy matches has the field.
 func (s *set) lacks(p *subject, at path) bool {
 	return !p.more && len(p.kinds) > 0 && s.presentIn(p, at) == refused
 }

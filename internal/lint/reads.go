@@ -12,32 +12,32 @@ import (
 // AnyElement is the step of a Read into the elements of a list.
 const AnyElement = anyElement
 
-// A Read is a part of the object on which it depends what a policy does.
+// A Read is a part of the object on which the effect of a policy depends.
 type Read struct {
-	// Path are the steps from the object; none for all of it.
+	// Path are the steps from the object; empty: the whole object.
 	Path []string
 	How  How
 }
 
-// How says what of a part counts.
+// How says which property of the part matters.
 type How uint8
 
 // The ways to read a part.
 const (
-	// Value is the part with everything below it.
+	// Value: the part with everything below it.
 	Value How = iota
-	// Presence is whether it is there.
+	// Presence: whether the part exists.
 	Presence
-	// Elements is which elements a list has, but not what is in them.
+	// Elements: how many elements a list has and which ones, but not their content.
 	Elements
-	// Place is the value, and whether what it would be in is there.
+	// Place: the value, and whether its parent exists.
 	Place
 )
 
-// Reads returns on which parts of the object it depends whether a policy's conditions
-// hold, and on which others what its mutations do: what their expressions look at, and
-// the places that they write to. There may be more than necessary, and there is all of the
-// object where an expression does not say it.
+// Reads returns the parts of the object on which a policy's conditions depend, and the other
+// parts on which its mutations depend: what their expressions read, and the places that they
+// write to. The result may have more parts than necessary. It has the whole object if an
+// expression does not show what it reads.
 func Reads(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) (conditions, mutations []Read) {
 	all := []Read{{}}
 	env, err := language(NewestMinor)
@@ -69,18 +69,18 @@ func Reads(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) (condition
 
 type reader struct {
 	resolver
-	walked map[*expression]bool // variables
+	walked map[*expression]bool // variables that were walked already
 	reads  []Read
 }
 
-// add notes a path that begins with a variable.
+// add records a read of a path that begins with a variable.
 func (r *reader) add(p path, how How) {
 	if p[0] == "object" {
 		r.reads = append(r.reads, Read{p[1:], how})
 	}
 }
 
-// configures notes the places that an ApplyConfiguration writes to.
+// configures records the places that an ApplyConfiguration writes to.
 func (r *reader) configures(n *syntax.Node, at path, in *names) {
 	switch {
 	case n.Kind == syntax.Struct && len(n.Names) > 0:
@@ -109,7 +109,7 @@ func (r *reader) configures(n *syntax.Node, at path, in *names) {
 		r.configures(n.Args[2], at, in)
 		return
 	case n.Kind == syntax.Loop && len(n.Args[1].Args) == 0 && n.Args[1].Kind == syntax.List:
-		// map and filter put a list of one element behind what they have.
+		// map and filter append a list of one element to the accumulator.
 		if sum := n.Args[3]; sum.Kind == syntax.Call && sum.Name == "_+_" && len(sum.Args) == 2 && sum.Args[0].Kind == syntax.Ident &&
 			sum.Args[0].Name == n.Names[0] && n.Args[4].Kind == syntax.Ident && n.Args[4].Name == n.Names[0] {
 			r.configures(sum.Args[1], at, in)
@@ -119,7 +119,7 @@ func (r *reader) configures(n *syntax.Node, at path, in *names) {
 	r.reads = append(r.reads, Read{at, Value})
 }
 
-// patches notes the places of the operations of a JSON patch.
+// patches records the places that the operations of a JSON patch write to.
 func (r *reader) patches(e *expression) {
 	for _, o := range operations(r.policy, e.root) {
 		steps, _ := o.path()
@@ -133,7 +133,7 @@ func (r *reader) patches(e *expression) {
 	}
 }
 
-// walk notes what an expression looks at.
+// walk records what an expression reads.
 func (r *reader) walk(n *syntax.Node, in *names) {
 	if !r.policy.spend(1) {
 		return
@@ -190,7 +190,7 @@ func (r *reader) walk(n *syntax.Node, in *names) {
 	}
 }
 
-// define notes what a variable looks at, if n is one.
+// define records what a variable reads, if n is a variable.
 func (r *reader) define(n *syntax.Node, in *names) bool {
 	e := r.variable(n, in)
 	if e != nil && !r.walked[e] {
@@ -200,7 +200,7 @@ func (r *reader) define(n *syntax.Node, in *names) bool {
 	return e != nil
 }
 
-// beside notes what an expression with a path looks at besides this path.
+// beside records what an expression with a path reads besides that path, such as indices.
 func (r *reader) beside(n *syntax.Node, in *names) {
 	switch n.Kind {
 	case syntax.Select:
@@ -242,8 +242,8 @@ func (r *reader) loop(n *syntax.Node, in *names) {
 	}
 }
 
-// Literals returns the texts and numbers that the expressions of a policy have, each once,
-// in their order. Names of fields behind .? are none.
+// Literals returns the texts and numbers in the expressions of a policy, in their order and
+// without duplicates. It leaves out names of fields after .? and the like.
 func Literals(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) (out []any) {
 	env, err := language(NewestMinor)
 	if err != nil {

@@ -62,7 +62,7 @@ func ruleList() []Rule {
 	}
 }
 
-// static has the warnings of package policy that are the rule's.
+// static reports the warnings of package policy that belong to the rule.
 func (p *pass) static() {
 	for _, w := range p.warnings() {
 		if w.Rule != p.rule.Name {
@@ -84,8 +84,9 @@ func (p *pass) warnings() []policy.Warning {
 	return p.subject.warnings
 }
 
-// hugeQuantities finds texts that nobody can read as a quantity. Where one is a quantity is
-// not asked: a text of that form is hardly anything else.
+// hugeQuantities finds literals that have too many digits, or too large an exponent, for a
+// quantity. It does not check whether the literal is used as a quantity, because a text of that
+// form is hardly anything else.
 func hugeQuantities(p *pass) {
 	for _, e := range p.subject.exprs {
 		if e.root == nil {
@@ -100,7 +101,7 @@ func hugeQuantities(p *pass) {
 	}
 }
 
-// invalid finds what a server refuses.
+// invalid finds what an API server would refuse.
 func invalid(p *pass) {
 	for _, s := range p.set.policies {
 		p.faults(s.doc, s.faults, "")
@@ -115,8 +116,8 @@ func invalid(p *pass) {
 	}
 }
 
-// library compiles the policy for the oldest server, and where that fails finds the
-// first that takes it.
+// library compiles the policy for the oldest release. If that fails, it finds the first release
+// for which the policy compiles.
 func library(p *pass) {
 	oldest, newest := p.set.opts.Oldest, p.set.opts.Newest
 	if oldest == newest {
@@ -143,7 +144,7 @@ func library(p *pass) {
 	p.faults(p.subject.doc, faults, fmt.Sprintf("Kubernetes 1.%d is the first that takes this, 1.%d does not: ", since, oldest))
 }
 
-// unknownFields finds fields that are read or patched and that no matched kind has.
+// unknownFields finds reads and writes of fields that no matched kind has.
 func unknownFields(p *pass) {
 	reported := map[string]bool{}
 	for _, e := range p.subject.exprs {
@@ -157,7 +158,7 @@ func unknownFields(p *pass) {
 		for _, o := range e.ops {
 			steps, whole := o.path()
 			if o.op != "add" && o.op != "replace" {
-				continue // what is not there can be tested, on purpose
+				continue // a test for a missing field may be intended
 			}
 			for i := range steps {
 				at := inObject(steps[:i+1])
@@ -173,7 +174,7 @@ func unknownFields(p *pass) {
 	}
 }
 
-// mutatorFields finds fields of Gatekeeper's mutators that a server drops without a word.
+// mutatorFields finds fields of Gatekeeper's mutators that a server drops silently.
 func mutatorFields(p *pass, d *manifest.Document) {
 	if !legacy.IsMutator(d.Object.GroupVersionKind()) {
 		return
@@ -183,14 +184,15 @@ func mutatorFields(p *pass, d *manifest.Document) {
 	}
 }
 
-// kyvernoRules finds mutate rules of Kyverno's policies that no policy stands for exactly.
+// kyvernoRules finds mutate rules of Kyverno's policies that no MutatingAdmissionPolicy can
+// replace exactly.
 func kyvernoRules(p *pass, d *manifest.Document) {
 	if !kyverno.Is(d.Object.GroupVersionKind()) {
 		return
 	}
 	env, err := language(p.set.opts.Newest)
 	if err != nil {
-		return // said of the options
+		return // only the options are wrong
 	}
 	rules, errs := policyset.KyvernoRules(d, policy.Deps{Env: env, Types: p.set.types})
 	for _, err := range errs {
@@ -212,13 +214,13 @@ func kyvernoRules(p *pass, d *manifest.Document) {
 	}
 }
 
-// eachPath calls visit with each selection from the input that is evaluated, and with what
-// is known to be there at that place. A selection that visit has seen is not part
-// of another one that it sees.
+// eachPath calls visit for each selection from the input that is evaluated, with the parts that
+// are known to exist at that point. It visits the shorter parts of a selection before the longer
+// ones.
 func (p *pass) eachPath(e *expression, visit func(n *syntax.Node, at path, known facts)) {
 	r := resolver{policy: p.subject}
 	var walk func(n *syntax.Node, in *names, known facts)
-	// chain goes down a selection and visits its shorter parts first.
+	// walk visits the shorter parts of a selection first.
 	walk = func(n *syntax.Node, in *names, known facts) {
 		if !p.subject.spend(1) {
 			return
@@ -243,7 +245,7 @@ func (p *pass) eachPath(e *expression, visit func(n *syntax.Node, at path, known
 			}
 			return
 		case n.Kind == syntax.Call && (n.Name == "_&&_" || n.Name == "_||_"):
-			// The other operand may decide, whichever stands first.
+			// The other operand may decide the result, on either side.
 			for i, a := range n.Args {
 				more := known
 				for j, other := range n.Args {
@@ -288,7 +290,8 @@ func (p *pass) eachPath(e *expression, visit func(n *syntax.Node, at path, known
 	}
 }
 
-// given is what an expression can take for granted.
+// given returns the parts that an expression can rely on, because other expressions were
+// evaluated before it.
 func (p *pass) given(e *expression) facts {
 	r := resolver{policy: p.subject}
 	out := facts{}
@@ -296,10 +299,10 @@ func (p *pass) given(e *expression) facts {
 		switch {
 		case other == e:
 		case other.part == api.MatchConditions:
-			// If one of them is false, errors of the others do not count.
+			// If one of the conditions is false, errors of the others do not count.
 			r.look(other.root, nil, true, out)
 		case e.part == api.Variables && other.part != api.MatchConditions:
-			// A variable is evaluated where it is used, perhaps behind a guard.
+			// A variable is evaluated only where it is used, and that may be behind a condition.
 			r.look(other.root, nil, false, out)
 		case e.part == api.Mutations && other.part == api.Mutations && other.index < e.index:
 			for _, at := range p.subject.writes(other) {
@@ -317,11 +320,11 @@ func (p *pass) given(e *expression) facts {
 type write struct {
 	path        path
 	conditional bool
-	value       *syntax.Node // nil if it is not one value that is written out
+	value       *syntax.Node // nil unless it is one expression
 	node        *syntax.Node
 }
 
-// writes are the parts that a mutation sets, as far as they are written out.
+// writes returns the parts that a mutation sets, as far as their paths are constant.
 func (s *subject) writes(e *expression) []write {
 	if !e.setsOf {
 		e.sets, e.setsOf = s.findWrites(e), true
@@ -364,7 +367,7 @@ func (s *subject) findWrites(e *expression) (out []write) {
 			walk(n.Args[1], at, true)
 			walk(n.Args[2], at, true)
 		case n.Kind == syntax.Loop:
-			// map, filter: what is put together is a list's element.
+			// map and filter: the appended value is an element of the list.
 			if sum := n.Args[3]; sum.Kind == syntax.Call && sum.Name == "_+_" {
 				walk(sum.Args[1], at, true)
 			}
@@ -374,8 +377,8 @@ func (s *subject) findWrites(e *expression) (out []write) {
 	return out
 }
 
-// unguarded finds access to what may be missing. A server then denies the request, or
-// leaves the mutation out.
+// unguarded finds reads of parts that may be missing. Such an error denies the request or skips
+// the policy, as failurePolicy says.
 func unguarded(p *pass) {
 	reported := map[string]bool{}
 	for _, e := range p.subject.exprs {
@@ -393,7 +396,7 @@ func unguarded(p *pass) {
 			}
 			for _, shorter := range seen {
 				if len(shorter) < len(at) && shorter.key() == at[:len(shorter)].key() {
-					return // one finding for a selection
+					return // one finding is enough for a selection
 				}
 			}
 			missing := p.set.presentIn(p.subject, at)
@@ -402,7 +405,7 @@ func unguarded(p *pass) {
 			case missing == mayBeMissing && p.rule.Name == "unguarded-access":
 			case missing == mapKey && p.rule.Name == "unguarded-key":
 				if m := at[:len(at)-1]; !known.knows(m) && p.set.presentIn(p.subject, m) == mayBeMissing {
-					return // unguarded-access has the map
+					return // the rule unguarded-access reports that the map may be missing
 				}
 				what = "may be no key of the map"
 			default:
@@ -425,8 +428,8 @@ func unguarded(p *pass) {
 	}
 }
 
-// guard is the condition under which the whole selection that begins with at can be
-// evaluated: of all selections of the expression that begin so, the longest.
+// guard returns a condition under which all selections of the expression that begin with the path
+// at can be evaluated.
 func (p *pass) guard(e *expression, at path, known facts) string {
 	whole := at
 	p.eachPath(e, func(_ *syntax.Node, other path, _ facts) {

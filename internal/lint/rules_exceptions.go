@@ -13,10 +13,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 )
 
-// longException is how long an exception is not said to be long.
+// longException is the longest duration of an exception that is not reported.
 const longException = 366 * 24 * time.Hour
 
-// exceptions finds PolicyExceptions that do nothing, or more than their author may mean.
+// exceptions finds PolicyExceptions that have no effect, or more than their author may mean.
 func exceptions(p *pass) {
 	native, known := map[string]bool{}, binding.Known{}
 	add := func(o *unstructured.Unstructured) {
@@ -34,7 +34,7 @@ func exceptions(p *pass) {
 	for _, m := range p.set.mutators {
 		add(m.Object)
 	}
-	for _, o := range p.set.others { // Kubewarden's policies are among them
+	for _, o := range p.set.others { // others includes Kubewarden's policies
 		add(o)
 	}
 	now := time.Now()
@@ -83,8 +83,8 @@ func exceptions(p *pass) {
 	}
 }
 
-// exception returns what was compiled of an exception, or what is wrong with it. One without an
-// end, and one for other namespaces, may be right elsewhere.
+// exception returns the compiled exception, or its faults. It accepts exceptions without an end
+// and for other namespaces: they may be right in the cluster that they are for.
 func exception(d *manifest.Document) (*binding.Exception, api.Faults) {
 	text, err := d.JSONText()
 	if err != nil {
@@ -98,7 +98,7 @@ func exception(d *manifest.Document) (*binding.Exception, api.Faults) {
 	return x, api.FaultsOf(err)
 }
 
-// narrow reports whether a match leaves out any objects by their labels or names.
+// narrow reports whether a match excludes some objects by their labels or names.
 func narrow(m *admissionregistrationv1.MatchResources) bool {
 	if m == nil {
 		return false

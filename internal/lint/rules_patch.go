@@ -9,10 +9,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// stringMaps are the fields that are maps of strings whose keys anybody chooses.
+// stringMaps are fields whose values are maps of strings with arbitrary keys.
 var stringMaps = []string{"labels", "annotations", "matchLabels", "nodeSelector", "data", "binaryData", "stringData", "requests", "limits"}
 
-// inStringMap returns at which step of a pointer a map of strings is, -1 if at none.
+// inStringMap returns the index of the step of a pointer that leads to a map of strings, -1 if
+// there is none.
 func (p *pass) inStringMap(steps path) int {
 	for i, s := range steps {
 		if !slices.Contains(stringMaps, s) {
@@ -30,7 +31,7 @@ func (p *pass) inStringMap(steps path) int {
 	return -1
 }
 
-// escapeKey finds keys in pointers whose / or ~ means something else there.
+// escapeKey finds map keys in JSON pointers that contain / or ~ without escaping.
 func escapeKey(p *pass) {
 	for _, e := range p.subject.exprs {
 		for _, o := range e.ops {
@@ -41,7 +42,7 @@ func escapeKey(p *pass) {
 			case at < 0:
 			case len(steps) > at+2 || !whole && len(steps) > at+1:
 				if !whole {
-					continue // what follows may belong to something else
+					continue // the rest may belong to another operation
 				}
 				parent := "/" + strings.Join(steps[:at+1], "/") + "/"
 				key, ok := strings.CutPrefix(text, parent)
@@ -72,7 +73,7 @@ func escapeKey(p *pass) {
 
 func quotedLength(text string) int { return len([]rune(text)) + 2 }
 
-// fixAt changes so many characters of an expression from an offset on.
+// fixAt returns a fix that changes length characters of an expression at offset.
 func fixAt(e *expression, offset, length int, change func(string) string) func(map[string]any) bool {
 	return fixText(e, func(text string) string {
 		runes := []rune(text)
@@ -83,8 +84,8 @@ func fixAt(e *expression, offset, length int, change func(string) string) func(m
 	})
 }
 
-// operandLength is how many characters an operand of + has that begins at an offset, 0
-// if its end is not sure.
+// operandLength returns the length of the operand of + that begins at from, 0 if its end is not
+// certain.
 func operandLength(text []rune, from int) int {
 	depth := 0
 	var open rune
@@ -111,8 +112,8 @@ func operandLength(text []rune, from int) int {
 	return 0
 }
 
-// mayHaveSlash says that a key is known to be one that can have a / in it: a label's or an
-// annotation's, a parameter, or a literal that has.
+// mayHaveSlash reports whether a key is known to be of a sort that may contain a /: the key of a
+// label or annotation, a parameter, or a literal with a /.
 func (p *pass) mayHaveSlash(n *syntax.Node, in *names, depth int) bool {
 	r := resolver{p.subject, depth}
 	if !p.subject.spend(1) {
@@ -153,7 +154,7 @@ func (p *pass) mayHaveSlash(n *syntax.Node, in *names, depth int) bool {
 	return len(at) > 1 && at[0] == "params"
 }
 
-// testOperations finds test operations whose result is known.
+// testOperations finds test operations that always succeed or always fail.
 func testOperations(p *pass) {
 	r := resolver{policy: p.subject}
 	for _, e := range p.subject.exprs {
@@ -181,8 +182,8 @@ func testOperations(p *pass) {
 	}
 }
 
-// missingParent finds operations on places that may not be there. An error of a JSON patch
-// denies the request, or leaves the mutation out.
+// missingParent finds operations on paths that may not exist. The error of a JSON patch denies
+// the request or skips the policy.
 func missingParent(p *pass) {
 	r := resolver{policy: p.subject}
 	looked := facts{}
@@ -202,7 +203,7 @@ func missingParent(p *pass) {
 				looked.add(inObject(steps))
 			}
 		}
-		// needs looks whether a place may be missing: all of it, or what something is put into.
+		// needs checks whether the value at steps, or only its parent, may be missing.
 		needs := func(o *operation, steps path, whole, all bool) {
 			if steps == nil {
 				return
@@ -286,7 +287,7 @@ func replacedMap(p *pass) {
 // connection.
 func serverPanic(p *pass) {
 	if group(p.subject.doc) == api.OwnGroup {
-		return // no server runs it
+		return // no API server runs the policy
 	}
 	for _, e := range p.subject.exprs {
 		for i, o := range e.ops {
@@ -317,7 +318,7 @@ func serverPanic(p *pass) {
 
 func isNull(n *syntax.Node) bool { return n != nil && n.Kind == syntax.Literal && n.Value == nil }
 
-// holdsObjects says that a value is a list of literals Object.….
+// holdsObjects reports whether a value is a list of Object.… literals.
 func holdsObjects(n *syntax.Node) bool {
 	if n == nil {
 		return false
@@ -330,7 +331,7 @@ func holdsObjects(n *syntax.Node) bool {
 	return n.Kind == syntax.List && slices.ContainsFunc(n.Args, func(e *syntax.Node) bool { return e.Kind == syntax.Struct && e.Name != "JSONPatch" })
 }
 
-// reflectionValue finds values that Kubernetes 1.37 cannot put into a JSON patch.
+// reflectionValue finds values that Kubernetes 1.37 cannot convert for a JSON patch.
 func reflectionValue(p *pass) {
 	if p.set.opts.Newest < 37 || group(p.subject.doc) == api.OwnGroup {
 		return
@@ -352,7 +353,7 @@ func reflectionValue(p *pass) {
 	}
 }
 
-// taken are a value, or what is put into lists and maps that are written out.
+// taken returns the value itself, or the elements of list and map literals.
 func taken(n *syntax.Node) (out []*syntax.Node) {
 	switch {
 	case n == nil:
@@ -372,7 +373,7 @@ func taken(n *syntax.Node) (out []*syntax.Node) {
 	return out
 }
 
-// reflected is reflectionValue for the part of the input that a value is.
+// reflected is reflectionValue for a value that is a part of the input.
 func (p *pass) reflected(e *expression, value *syntax.Node, at path, typedParams, builtin bool) {
 	if len(at) < 2 || at[len(at)-1] == anyElement && at[0] != "object" {
 		return
@@ -398,7 +399,7 @@ func (p *pass) reflected(e *expression, value *syntax.Node, at path, typedParams
 	}
 }
 
-// aggregate says that the part is a list or a map in every kind that the policy meets.
+// aggregate reports whether the part is a list or a map in every kind that the policy matches.
 func (p *pass) aggregate(steps path) bool {
 	for _, k := range p.subject.kinds {
 		kind, err := p.set.types.Kind(k)
@@ -423,7 +424,8 @@ func (p *pass) aggregate(steps path) bool {
 	return len(p.subject.kinds) > 0
 }
 
-// integerOverflow finds integers that an ApplyConfiguration writes with fewer bits.
+// integerOverflow finds integers of an ApplyConfiguration that do not fit into the field's
+// integer type.
 func integerOverflow(p *pass) {
 	for _, e := range p.subject.ofPart(api.Mutations) {
 		if e.patch {
@@ -447,7 +449,7 @@ func integerOverflow(p *pass) {
 	}
 }
 
-// fits says that a server decodes an object with a value at a place.
+// fits reports whether a server can decode an object with a value at a path.
 func (p *pass) fits(apiVersion, kind string, steps path, value any) bool {
 	obj, ok := buildWith(steps, value).(map[string]any)
 	if !ok {
@@ -467,7 +469,7 @@ func (p *pass) fits(apiVersion, kind string, steps path, value any) bool {
 	return false
 }
 
-// notIdempotent finds mutations that change an object each time that they run.
+// notIdempotent finds mutations that change the object again each time they run.
 func notIdempotent(p *pass) {
 	spec := &p.subject.object.Spec
 	again := "every update"
@@ -510,7 +512,7 @@ func notIdempotent(p *pass) {
 	}
 }
 
-// mentions says that one of the names is used.
+// mentions reports whether n uses one of the names.
 func mentions(n *syntax.Node, list ...string) (found bool) {
 	n.Walk(func(n *syntax.Node) bool {
 		found = found || n.Kind == syntax.Ident && slices.Contains(list, n.Name)
@@ -527,7 +529,7 @@ func mentionsOperation(n *syntax.Node) (found bool) {
 	return found
 }
 
-// buildWith is build with a value at the end.
+// buildWith is build with a given value at the end of the path.
 func buildWith(steps path, value any) any {
 	if len(steps) == 0 {
 		return value

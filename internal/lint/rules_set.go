@@ -20,8 +20,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// apiVersion finds versions of the API that servers of the range do not have, or only on
-// request (spec §1.1).
+// apiVersion finds API versions that servers of the given releases do not serve, or not by
+// default (spec §1.1).
 func apiVersion(p *pass) {
 	check := func(d *manifest.Document) {
 		gv := d.Object.GroupVersionKind().GroupVersion()
@@ -43,8 +43,9 @@ func apiVersion(p *pass) {
 	}
 }
 
-// nativeRollout finds annotations that a server does not read, with which it would do
-// more than their author means.
+// nativeRollout finds mapd's annotations on native policies and bindings and on Gatekeeper's
+// mutators. Nobody reads them there, so the policy or mutator affects more requests than its
+// author means.
 func nativeRollout(p *pass) {
 	check := func(d *manifest.Document, text string, args ...any) {
 		for _, key := range api.RestrictingAnnotations(d.Object.GetAnnotations()) {
@@ -70,16 +71,18 @@ func nativeRollout(p *pass) {
 	}
 }
 
-// unknownResource finds resources of built-in groups that no server has. A rule's lists
-// multiply, so a name is at fault only if none of its combinations exists.
+// unknownResource finds resources of built-in groups that no release serves. A rule stands for
+// all combinations of its groups, versions and resources, so a name is reported only if none of
+// its combinations exists.
 func unknownResource(p *pass) {
 	var all []openapi.Resource
 	var groups map[string]bool
-	// Most rules name what is there, and listing all resources takes long.
+	// Most rules name known resources, and listing all resources takes long.
 	load := sync.OnceFunc(func() {
 		all, groups = p.set.types.Resources(), maps.Clone(builtinGroups())
 		if p.set.served {
-			// A server of another release may lack a group, and one that does not answer has none.
+			// A cluster of another release may lack a group, and a group whose server does not
+			// answer has no resources.
 			maps.DeleteFunc(groups, func(g string, _ bool) bool {
 				return !slices.ContainsFunc(all, func(r openapi.Resource) bool { return r.GVR.Group == g })
 			})
@@ -144,7 +147,7 @@ func unknownResource(p *pass) {
 						if hasSub {
 							right += "/" + sub
 						}
-						if d == p.subject.doc { // not of a binding
+						if d == p.subject.doc { // the policy's own, not a binding's
 							f.fix = fixResource(strings.HasPrefix(path, "spec.matchConstraints.exclude"), i, j, right)
 						}
 					}
@@ -155,7 +158,7 @@ func unknownResource(p *pass) {
 	p.eachRules(each)
 }
 
-// eachRules calls f with the lists of rules of a policy and of its bindings.
+// eachRules calls f for the lists of rules of a policy and of its bindings.
 func (p *pass) eachRules(f func(d *manifest.Document, path string, rules []admissionregistrationv1.NamedRuleWithOperations)) {
 	m := p.subject.object.Spec.MatchConstraints
 	f(p.subject.doc, "spec.matchConstraints.resourceRules", m.ResourceRules)
@@ -170,17 +173,17 @@ func (p *pass) eachRules(f func(d *manifest.Document, path string, rules []admis
 
 const unreviewedResource = "unreviewed-resource"
 
-// unreviewedResources finds resources that rules name although no policy sees their requests.
+// unreviewedResources finds resources in rules for which no request is ever reviewed by policies.
 func unreviewedResources(p *pass) {
 	groups := builtinGroups()
-	// A server's own policies see requests for webhook configurations, and no webhook does.
+	// API servers run native policies for admission configurations, but call no webhook for them.
 	unreviewed := func(of, resource string) bool {
 		return binding.Unreviewed(of, resource) || group(p.subject.doc) == api.OwnGroup && of == api.NativeGroup &&
 			(resource == "mutatingwebhookconfigurations" || resource == "validatingwebhookconfigurations")
 	}
 	p.eachRules(func(d *manifest.Document, path string, rules []admissionregistrationv1.NamedRuleWithOperations) {
 		if strings.HasSuffix(path, ".excludeResourceRules") {
-			return // what no policy sees may be excluded as well
+			return // excluding such a resource does no harm
 		}
 		for i, rule := range rules {
 			for j, name := range rule.Resources {
@@ -199,11 +202,12 @@ func unreviewedResources(p *pass) {
 	})
 }
 
-// unknownResourceRule is the rule that finds resources that no server, or not the cluster, has.
+// unknownResourceRule is the name of the rule that reports resources that no release serves, or
+// that the cluster does not.
 const unknownResourceRule = "unknown-resource"
 
-// has reports whether there is something for each resource that a rule names. It returns
-// false where that is hard to say.
+// has reports whether each resource that a rule names exists. It returns false if that is hard to
+// decide.
 func (s *set) has(rule *admissionregistrationv1.NamedRuleWithOperations) bool {
 	return !slices.ContainsFunc(rule.Resources, func(name string) bool {
 		resource, sub, _ := strings.Cut(name, "/")
@@ -243,7 +247,7 @@ func quoteAll(names []string) string {
 	return strings.Join(out, ", ")
 }
 
-// list names each of some things once.
+// list returns the names without duplicates, as text.
 func list(names []string) string {
 	if len(names) == 0 {
 		return "none"
@@ -253,7 +257,7 @@ func list(names []string) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// spelling returns the resource of groups whose kind or singular name somebody wrote.
+// spelling returns the resource of the groups for which name is the kind or the singular name.
 func spelling(name string, groups []string, all []openapi.Resource) string {
 	for _, r := range all {
 		if slices.Contains(groups, r.GVR.Group) && (strings.EqualFold(name, r.Kind.Kind) || strings.EqualFold(name, r.GVR.Resource)) {
@@ -312,13 +316,13 @@ func deepCopy(v any) any {
 // bindings finds policies and bindings that lack each other.
 func bindings(p *pass) {
 	if len(p.set.readErrors) > 0 {
-		return // what is missing may be in a document that cannot be read
+		return // the other object may be in a document that cannot be read
 	}
 	unsure := false
 	for _, b := range p.set.bindings {
 		unsure = unsure || b.object == nil
 		if b.object != nil && b.policy == nil && !slices.ContainsFunc(p.set.policies, func(s *subject) bool {
-			return group(s.doc) == group(b.doc) && s.doc.Object.GetName() == b.object.Spec.PolicyName // not decoded
+			return group(s.doc) == group(b.doc) && s.doc.Object.GetName() == b.object.Spec.PolicyName // the policy could not be decoded
 		}) {
 			p.field(b.doc, "spec.policyName", "there is no policy %s among the files, and a server says nothing if it has none", b.object.Spec.PolicyName)
 		}
@@ -330,7 +334,7 @@ func bindings(p *pass) {
 	}
 }
 
-// duplicates finds names that are given twice in a directory. What is in different ones may be for
+// duplicates finds names that occur twice in a directory. Different directories may be for
 // different clusters.
 func duplicates(p *pass) {
 	first := map[string]*manifest.Document{}
@@ -353,7 +357,7 @@ func duplicates(p *pass) {
 	}
 }
 
-// params finds parameters that cannot arrive.
+// params finds parameters that a policy can never receive.
 func params(p *pass) {
 	spec := &p.subject.object.Spec
 	used, cautious := false, false
@@ -518,8 +522,8 @@ func contradiction(s *metav1.LabelSelector) string {
 	return ""
 }
 
-// systemNamespaces finds policies that may fail, and whose errors then keep the Pods of a cluster itself from
-// being created.
+// systemNamespaces finds policies that may fail and whose errors then prevent the creation of
+// system Pods.
 func systemNamespaces(p *pass) {
 	spec := &p.subject.object.Spec
 	pods := p.subject.more || slices.Contains(p.subject.kinds, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
@@ -528,7 +532,7 @@ func systemNamespaces(p *pass) {
 	}
 	for _, e := range p.subject.exprs {
 		if e.part == api.MatchConditions {
-			return // which Pods they let through is not known
+			return // which Pods these conditions exclude is not known
 		}
 	}
 	if p.subject.more && !slices.ContainsFunc(spec.MatchConstraints.ResourceRules, coversPods) {
@@ -549,7 +553,8 @@ func systemNamespaces(p *pass) {
 	}
 }
 
-// mayFail says why an evaluation of the policy may fail, as far as other rules know.
+// mayFail returns the reason why an evaluation of the policy may fail, as far as other rules have
+// found one.
 func (p *pass) mayFail() string {
 	alone := *p.set
 	alone.findings, alone.count = nil, map[*manifest.Document]int{}
@@ -575,7 +580,7 @@ func coversPods(r admissionregistrationv1.NamedRuleWithOperations) bool {
 	return has(r.APIGroups, "") && has(r.APIVersions, "v1") && (has(r.Resources, "pods") || slices.Contains(r.Resources, "*/*")) && len(r.ResourceNames) == 0
 }
 
-// selectsSystem says that a match lets in ordinary Pods of kube-system.
+// selectsSystem reports whether a match includes ordinary Pods of kube-system.
 func selectsSystem(m *admissionregistrationv1.MatchResources) bool {
 	if !api.SelectsAll(m.ObjectSelector) {
 		return false
@@ -587,8 +592,7 @@ func selectsSystem(m *admissionregistrationv1.MatchResources) bool {
 	return err == nil && sel.Matches(labels.Set{"kubernetes.io/metadata.name": "kube-system"})
 }
 
-// kindsOn are the kinds whose objects themselves, and not subresources, the rules let in
-// with an operation.
+// kindsOn returns the kinds that the rules match for an operation, without subresources.
 func (p *pass) kindsOn(operation admissionregistrationv1.OperationType) (out []schema.GroupVersionKind) {
 	m := p.subject.object.Spec.MatchConstraints.DeepCopy()
 	var rules []admissionregistrationv1.NamedRuleWithOperations
@@ -607,8 +611,7 @@ func (p *pass) kindsOn(operation admissionregistrationv1.OperationType) (out []s
 }
 
 // replicaSets finds policies that change the template of a ReplicaSet. The controller of its
-// Deployment looks for a ReplicaSet with the Deployment's template, finds none, and makes
-// another one.
+// Deployment then finds no ReplicaSet with the Deployment's template, and creates another one.
 func replicaSets(p *pass) {
 	kinds := append(p.kindsOn("CREATE"), p.kindsOn("UPDATE")...)
 	rs := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
@@ -618,7 +621,7 @@ func replicaSets(p *pass) {
 	}
 	for _, c := range p.subject.ofPart(api.MatchConditions) {
 		if mentions(c.root, "object", "request") {
-			return // it may look for an owner, or for a user
+			return // conditions may exclude ReplicaSets with an owner, or the controller's user
 		}
 	}
 	for _, e := range p.subject.ofPart(api.Mutations) {
@@ -642,8 +645,7 @@ func mentionsField(n *syntax.Node, field string) (found bool) {
 	return found
 }
 
-// immutable are fields that a server does not let an update change, and mutable what
-// is nevertheless possible below them.
+// immutable are fields that an update must not change, and mutable are exceptions below them.
 var immutable = map[string]struct{ fields, mutable []string }{
 	"apps/v1 Deployment":  {fields: []string{"spec.selector"}},
 	"apps/v1 DaemonSet":   {fields: []string{"spec.selector"}},
@@ -659,12 +661,12 @@ var immutable = map[string]struct{ fields, mutable []string }{
 	"v1 Secret": {fields: []string{"type"}},
 }
 
-// immutableFields finds mutations of such fields on updates.
+// immutableFields finds mutations of immutable fields on updates.
 func immutableFields(p *pass) {
 	kinds := p.kindsOn("UPDATE")
 	for _, e := range p.subject.exprs {
 		if mentionsOperation(e.root) || mentions(e.root, "oldObject") {
-			return // it may tell updates apart
+			return // conditions may exclude updates
 		}
 	}
 	for _, e := range p.subject.ofPart(api.Mutations) {
@@ -683,7 +685,7 @@ func immutableFields(p *pass) {
 				if slices.ContainsFunc(writes[i+1:], func(o write) bool {
 					return len(o.path) > len(w.path) && slices.Equal(o.path[:len(w.path)], w.path)
 				}) {
-					continue // the parts below are meant
+					continue // the mutation writes the parts below it
 				}
 				p.node(e, w.node, "an update cannot change %s of %s: objects without this value, made before the policy was, are refused when they are updated; match CREATE only", at, kindName(kind))
 				return
@@ -692,7 +694,7 @@ func immutableFields(p *pass) {
 	}
 }
 
-// within says that a field is one of some, or below one.
+// within reports whether a field is one of some fields, or below one.
 func within(field string, of []string) bool {
 	return slices.ContainsFunc(of, func(f string) bool {
 		rest, ok := strings.CutPrefix(field, f)
@@ -700,7 +702,7 @@ func within(field string, of []string) bool {
 	})
 }
 
-// setting is a value that a policy always writes, into a field of a kind.
+// setting is a constant that a policy always writes to a field of a kind.
 type setting struct {
 	by    *subject
 	in    *expression
@@ -708,7 +710,7 @@ type setting struct {
 	write write
 }
 
-// settings are kept for orderDependent.
+// settings collects the settings of a policy for the rule orderDependent.
 func settings(p *pass) {
 	s := p.subject
 	if len(s.ofPart(api.MatchConditions)) > 0 || s.more {
@@ -726,15 +728,15 @@ func settings(p *pass) {
 	}
 }
 
-// orderDependent finds pairs of policies that set the same field to different values. A
-// server runs policies in a random order (spec §9.1).
+// orderDependent finds pairs of policies that set the same field to different values. A server
+// runs policies in random order (spec §9.1).
 func orderDependent(p *pass) {
 	first := map[string]*setting{}
 	for _, s := range p.set.policies {
 		if len(s.settings) == 0 || narrowed(s) {
 			continue
 		}
-		said := (*syntax.Node)(nil) // one finding for a value
+		said := (*syntax.Node)(nil) // one finding is enough for a value
 		for i := range s.settings {
 			now := &s.settings[i]
 			if now.write.value == said {
@@ -755,8 +757,8 @@ func orderDependent(p *pass) {
 	}
 }
 
-// narrowed says that a policy or one of its bindings selects objects, so that two
-// policies need not meet.
+// narrowed reports whether a policy or one of its bindings has selectors, so that two policies
+// may never match the same object.
 func narrowed(s *subject) bool {
 	has := func(m *admissionregistrationv1.MatchResources) bool {
 		if m == nil {
@@ -775,7 +777,7 @@ func narrowed(s *subject) bool {
 	})
 }
 
-// constantCondition finds comparisons whose result the rules decide.
+// constantCondition finds comparisons whose result follows from the policy's rules.
 func constantCondition(p *pass) {
 	r := resolver{policy: p.subject}
 	var kinds []string
@@ -843,7 +845,7 @@ func hasSubresources(s *subject) bool {
 	})
 }
 
-// literalStrings returns the strings of a literal, or of a list of them.
+// literalStrings returns the string in a literal, or those in a list literal.
 func literalStrings(n *syntax.Node) (out []string, ok bool) {
 	if n.Kind == syntax.Literal {
 		s, ok := n.Value.(string)
@@ -862,7 +864,7 @@ func literalStrings(n *syntax.Node) (out []string, ok bool) {
 	return out, true
 }
 
-// cost finds expressions that end at a limit (spec §6.7).
+// cost finds expressions that exceed a cost limit (spec §6.7).
 func cost(p *pass) {
 	for _, e := range p.subject.exprs {
 		sure, most := checks(e.root)
@@ -896,7 +898,7 @@ func cost(p *pass) {
 	}
 }
 
-// checks returns how many checks of the authorizer an evaluation makes at least, and at most.
+// checks returns the least and the largest number of authorizer checks in one evaluation.
 func checks(n *syntax.Node) (sure, most int) {
 	var least, worst []int
 	for _, a := range n.Args {

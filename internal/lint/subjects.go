@@ -18,22 +18,22 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// set is everything that was given.
+// set has all documents of a run.
 type set struct {
 	ctx      context.Context
 	opts     Options
 	types    *openapi.Types
 	policies []*subject
 	bindings []*bound
-	// namespaces and others are what selectors and parameters are held against.
+	// namespaces and others are objects that selectors and parameters may refer to.
 	namespaces []*unstructured.Unstructured
 	others     []*unstructured.Unstructured
 	mutators   []*manifest.Document // Gatekeeper's
 	kyverno    []*manifest.Document // Kyverno's policies
 	exceptions []*manifest.Document // PolicyExceptions
-	misspelt   []*manifest.Document // documents that may be policies under a wrong name
-	presence   map[string]presence  // of parts that were looked for, whoever asked
-	// served says that types are all that the cluster of the policies serves.
+	misspelt   []*manifest.Document // documents whose kind or apiVersion is probably a misspelled policy's
+	presence   map[string]presence  // results of presence lookups, for all policies
+	// served: types are all kinds that the cluster serves.
 	served bool
 
 	findings, readErrors []Finding
@@ -41,12 +41,12 @@ type set struct {
 	more                 bool
 }
 
-// subject is a policy.
+// subject is a policy with what rules need to know about it.
 type subject struct {
 	doc    *manifest.Document
 	object *admissionregistrationv1.MutatingAdmissionPolicy
 	faults api.Faults
-	// sound says that it is valid, compiles, and that its expressions are there.
+	// sound: the policy is valid and compiles, and its expressions are parsed.
 	sound    bool
 	program  *policy.Policy
 	warned   bool
@@ -54,22 +54,23 @@ type subject struct {
 	bindings []*bound
 	// exprs are the conditions, the variables and the mutations.
 	exprs []*expression
-	// kinds are those that the rules name; more says that they let in others.
+	// kinds are those that the rules name. more: the rules match further kinds.
 	kinds []schema.GroupVersionKind
 	more  bool
-	// operations that the rules let in.
+	// operations are those that the rules match.
 	operations map[string]bool
-	work       int                 // that rules did
-	presence   map[string]presence // of parts that rules asked for
+	work       int                 // the work of the rules so far, see spend
+	presence   map[string]presence // results of presence lookups for this policy
 	settings   []setting           // for the rule "order-dependent"
 	found      map[string]found    // by rules, see memory.look
 }
 
-// maxWork bounds what rules do for one policy, to about a second. What a policy that somebody
-// wrote needs is some thousands.
+// maxWork bounds the work of rules for one policy, to about a second. Policies that people write
+// need some thousands.
 const maxWork = 3_000_000
 
-// spend counts work, and returns false if there was too much. Rules then say nothing more.
+// spend adds to the work for a policy. It returns false if that exceeds maxWork; rules then
+// report nothing more.
 func (p *subject) spend(work int) bool {
 	p.work += work
 	return p.work < maxWork
@@ -96,15 +97,16 @@ type bound struct {
 	doc    *manifest.Document
 	object *admissionregistrationv1.MutatingAdmissionPolicyBinding
 	faults api.Faults
-	policy *subject // nil if it is not there
+	policy *subject // nil if the policy does not exist
 }
 
 func group(d *manifest.Document) string { return d.Object.GroupVersionKind().Group }
 
-// languages are kept, since making one takes longer than using it.
+// languages caches the CEL environments by minor release, because creating one takes longer than
+// using it.
 var languages sync.Map // of func() (*cel.Env, error), by minor
 
-// language returns the language of a minor.
+// language returns the CEL environment of a minor release.
 func language(minor int) (*cel.Env, error) {
 	made, _ := languages.LoadOrStore(minor, sync.OnceValues(func() (*cel.Env, error) {
 		return cel.NewEnv(cel.Options{Version: fmt.Sprintf("1.%d", minor)})
@@ -112,7 +114,7 @@ func language(minor int) (*cel.Env, error) {
 	return made.(func() (*cel.Env, error))()
 }
 
-// understand takes the policy apart, if it compiles.
+// understand parses the policy, if it compiles.
 func (p *subject) understand(s *set) error {
 	if p.program == nil {
 		return nil
@@ -128,7 +130,7 @@ func (p *subject) understand(s *set) error {
 	return nil
 }
 
-// read takes the policy apart.
+// read collects the kinds, operations and expressions of the policy.
 func (p *subject) read(s *set, env *cel.Env) {
 	p.parse(env)
 	spec := &p.object.Spec
@@ -160,7 +162,7 @@ func (p *subject) parse(env *cel.Env) {
 	add := func(scope *cel.Scope, want cel.Want, e expression) {
 		root, err := scope.Syntax(e.text, want)
 		if err != nil {
-			// It has just compiled; what is left is the end of ctx.
+			// The expressions compile, so this is the end of ctx.
 			p.sound = false
 			return
 		}
@@ -190,7 +192,7 @@ func (p *subject) parse(env *cel.Env) {
 	}
 }
 
-// ofPart are the expressions of a part of the spec.
+// ofPart returns the expressions of a part of the spec.
 func (p *subject) ofPart(part api.Part) (out []*expression) {
 	for _, e := range p.exprs {
 		if e.part == part {
@@ -200,7 +202,7 @@ func (p *subject) ofPart(part api.Part) (out []*expression) {
 	return out
 }
 
-// variable is the definition of variables.name, nil if there is none.
+// variable returns the definition of variables.name, nil if there is none.
 func (p *subject) variable(name string) *expression {
 	for _, e := range p.exprs {
 		if e.part == api.Variables && e.name == name {
@@ -210,7 +212,7 @@ func (p *subject) variable(name string) *expression {
 	return nil
 }
 
-// kindName is a kind as it is written in a manifest: apps/v1 Deployment.
+// kindName returns a kind as text: apps/v1 Deployment.
 func kindName(gvk schema.GroupVersionKind) string {
 	return gvk.GroupVersion().String() + " " + gvk.Kind
 }
@@ -223,6 +225,6 @@ func kindNames(kinds []schema.GroupVersionKind) string {
 	return strings.Join(out, ", ")
 }
 
-// kindless says that a document is no object: it has no kind. The error of package
-// unstructured has become a text on its way.
+// kindless reports whether err says that a document has no kind. The original error of package
+// unstructured was converted to a text before.
 func kindless(err error) bool { return strings.HasPrefix(err.Error(), "Object 'Kind' is missing") }

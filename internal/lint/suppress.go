@@ -7,27 +7,28 @@ import (
 	"strings"
 )
 
-// suppressionRule finds comments that suppress in vain. It cannot be suppressed.
+// suppressionRule finds comments that suppress nothing. Its findings cannot be suppressed.
 var suppressionRule = Rule{Name: "suppression", Severity: Warning,
 	Summary: "`# mapd:ignore` without a reason, of no rule, or that suppresses nothing"}
 
 // ignore is a comment in YAML, or in an expression: "# mapd:ignore RULE REASON".
 var ignore = regexp.MustCompile(`(?:^|\s)(#|//)\s*mapd:ignore\b[ \t]*(\S*)[ \t]*(.*)$`)
 
-// mark is a comment that suppresses.
+// mark is a comment that suppresses findings.
 type mark struct {
 	file         string
 	line, column int // of the comment
 	rule, reason string
-	first, last  int // lines that it is about
+	first, last  int // the lines to which it applies
 	used         bool
 }
 
 type marks []*mark
 
-// suppressions finds the comments of all files. A comment is about its own line or, if
-// nothing stands before it, about the next line that is no comment, and about lines
-// below that are indented deeper. On top of a document it is about all of it.
+// suppressions finds the comments in all files. A comment after other text applies to its line. A
+// comment on a line of its own applies to the next line that is no comment, and to the lines
+// below that are indented deeper. A comment at the top of a document applies to the whole
+// document.
 func suppressions(sources []Source) (out marks) {
 	for _, src := range sources {
 		if !strings.Contains(string(src.Data), "mapd:ignore") {
@@ -73,7 +74,7 @@ func isComment(line string) bool {
 
 func isSeparator(line string) bool { return strings.HasPrefix(line, "---") }
 
-// onTop says that nothing but comments stands before a line in its document.
+// onTop reports whether only comments precede a line in its document.
 func onTop(lines []string, at int) bool {
 	for at--; at >= 0 && !isSeparator(lines[at]); at-- {
 		if !isComment(lines[at]) {
@@ -85,7 +86,7 @@ func onTop(lines []string, at int) bool {
 
 func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
-// of returns what suppresses a finding, nil if nothing does.
+// of returns the comment that suppresses a finding, nil if there is none.
 func (m marks) of(f *Finding) *mark {
 	for _, k := range m {
 		if k.reason != "" && k.rule == f.Rule && k.file == f.File && f.Line >= k.first && f.Line <= k.last {
@@ -95,7 +96,8 @@ func (m marks) of(f *Finding) *mark {
 	return nil
 }
 
-// findings are about marks that do nothing. only are the rules that ran, none for all.
+// findings returns findings for comments that suppress nothing. only are the rules that ran;
+// empty: all.
 func (m marks) findings(only []string) (out []Finding) {
 	known := Rules()
 	for _, k := range m {

@@ -1,5 +1,4 @@
-// Package parallel answers one question: how does one do the same work on many
-// things with all cores?
+// Package parallel runs the same work for many items on all cores.
 package parallel
 
 import (

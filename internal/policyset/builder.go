@@ -28,24 +28,24 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// builder collects what Build needs on its way.
+// builder is the state of one call of Build.
 type builder struct {
 	env       *cel.Env
-	namespace string // of objects that name none
+	namespace string // of objects without a namespace
 	seen      map[objectID]*manifest.Document
-	more      map[*manifest.Document]bool // see Options
+	more      map[*manifest.Document]bool // documents of Options.More
 	snapshot  *Snapshot
 	params    *params
 	compiled  []*binding.Binding
-	like      *Snapshot // of Options.Like, if its definitions are the same
+	like      *Snapshot // Options.Like, if its definitions are the same
 	ctx       context.Context
 	errs      []error
 
 	rbac     []*unstructured.Unstructured
 	readsAll bool // policies may read objects of any kind
-	// paramKinds are those of policies, also of such that are not compiled here.
+	// paramKinds are the paramKinds of policies, including policies that are not compiled here.
 	paramKinds map[schema.GroupKind]bool
-	twice      []twice // among others
+	twice      []twice // documents that occur twice, of kinds without policies
 	exceptions func() *binding.Exceptions
 
 	policies, bindings, crds, others []*manifest.Document
@@ -53,10 +53,10 @@ type builder struct {
 	of [][]*manifest.Document
 }
 
-// objectID is what can be there once: an object in whichever version.
+// objectID identifies an object, regardless of its version.
 type objectID struct{ group, kind, namespace, name string }
 
-// twice is an object that is given for the second time, and what is to say of that.
+// twice is a document whose object occurred before, with the error about that.
 type twice struct {
 	doc *manifest.Document
 	err error
@@ -64,7 +64,7 @@ type twice struct {
 
 func (b *builder) fail(err error) { b.errs = append(b.errs, err) }
 
-// sort puts every document where it belongs.
+// sort sorts the documents by their kind.
 func (b *builder) sort(docs []*manifest.Document, opts Options) {
 	b.of = make([][]*manifest.Document, len(features))
 	for _, d := range docs {
@@ -76,7 +76,7 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 		if what := Misspelt(gvk); what != "" {
 			b.snapshot.Misspelt = append(b.snapshot.Misspelt, fmt.Sprintf("%s: %s", d.Where(), what))
 			if gvk.Group != api.NativeGroup {
-				b.snapshot.Ignored[gvk.Kind]++ // that group counts below
+				b.snapshot.Ignored[gvk.Kind]++ // objects of that group are counted below
 				continue
 			}
 		}
@@ -107,7 +107,7 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 				b.of[at] = append(b.of[at], d)
 			}
 		case api.IsAdmission(gvk.Group) && gvk.Kind == api.PolicyKind:
-			if b.first(d, api.NativeGroup, "") { // both groups fill one snapshot
+			if b.first(d, api.NativeGroup, "") { // policies of both groups are in one Snapshot
 				b.policies = append(b.policies, d)
 			}
 		case api.IsAdmission(gvk.Group) && gvk.Kind == api.BindingKind:
@@ -129,8 +129,9 @@ func (b *builder) sort(docs []*manifest.Document, opts Options) {
 	}
 }
 
-// IsContext reports whether objects of a kind say how others are evaluated: policies,
-// bindings, mutators, definitions and Namespaces, also under a misspelt kind. Parameters may be of any kind.
+// IsContext reports whether objects of a kind influence how other objects are evaluated:
+// policies, bindings, mutators, definitions and Namespaces, and misspelt forms of these kinds.
+// Parameters do not count, because they may be of any kind.
 func IsContext(gvk schema.GroupVersionKind) bool {
 	switch gvk.Group {
 	case "":
@@ -142,9 +143,8 @@ func IsContext(gvk schema.GroupVersionKind) bool {
 		slices.ContainsFunc(features, func(f feature) bool { return f.takes(gvk, "") })
 }
 
-// ignored reports whether a kind is about policies or manifests, and nothing that a
-// Snapshot is made of. Objects of the API server's own group may be parameters all the
-// same.
+// ignored reports whether a kind belongs to policies or manifests, but not to a Snapshot. Objects
+// of Kubernetes' own groups may still be parameters.
 func ignored(gvk schema.GroupVersionKind) bool {
 	switch gvk.Group {
 	case "kustomize.config.k8s.io", "kyverno.io", "policies.kyverno.io", "templates.gatekeeper.sh", "constraints.gatekeeper.sh", "test.mapd.dev", "cli.kyverno.io", "test.gatekeeper.sh":
@@ -155,8 +155,8 @@ func ignored(gvk schema.GroupVersionKind) bool {
 	return false
 }
 
-// Pack has a document of which there may be very many take less space until Build
-// reads it.
+// Pack reduces the memory of a document until Build reads it. It is for documents of which there
+// may be very many.
 func Pack(d *manifest.Document) {
 	if d.Object == nil {
 		return
@@ -166,7 +166,7 @@ func Pack(d *manifest.Document) {
 	}
 }
 
-// first refuses a name that is given twice.
+// first records an object. It reports an error and returns false if the object occurred before.
 func (b *builder) first(d *manifest.Document, group, namespace string) bool {
 	err, ok := b.firstOf(d, group, namespace)
 	if err != nil {
@@ -175,7 +175,7 @@ func (b *builder) first(d *manifest.Document, group, namespace string) bool {
 	return ok
 }
 
-// firstOf is first, and leaves the error to the caller.
+// firstOf is first, but returns the error instead of reporting it.
 func (b *builder) firstOf(d *manifest.Document, group, namespace string) (error, bool) {
 	id := objectID{group, d.Object.GetKind(), namespace, d.Object.GetName()}
 	if first, ok := b.seen[id]; ok {
@@ -204,7 +204,7 @@ func (b *builder) readTypes() {
 		b.snapshot.Types = openapi.New(builtin, custom)
 		return
 	}
-	// Two define the same: the error is about the second.
+	// Of two definitions of the same kind, the second is reported.
 	var of *openapi.DefinitionError
 	for _, d := range b.crds {
 		if errors.As(err, &of) && of.Name == d.Object.GetName() {
@@ -213,7 +213,7 @@ func (b *builder) readTypes() {
 	}
 }
 
-// definitionErrors places what is wrong with a CustomResourceDefinition.
+// definitionErrors reports the errors of a CustomResourceDefinition with their places.
 func (b *builder) definitionErrors(d *manifest.Document, err error) {
 	var of *openapi.DefinitionError
 	if errors.As(err, &of) {
@@ -222,7 +222,7 @@ func (b *builder) definitionErrors(d *manifest.Document, err error) {
 	b.faults(d, err)
 }
 
-// faults places what is wrong with a document's object.
+// faults reports the faults of a document's object with their places.
 func (b *builder) faults(d *manifest.Document, err error) {
 	b.errs = append(b.errs, d.Errors(api.FaultsOf(err))...)
 }
@@ -294,14 +294,14 @@ func (b *builder) buildAuthorizer() {
 	b.snapshot.authorizer.Authorizer = a
 }
 
-// countOthers counts the objects that nothing reads, and refuses those of the others that
-// are given twice.
+// countOthers counts the objects that nothing uses, and reports those of the others that occur
+// twice.
 func (b *builder) countOthers() {
 	for i, f := range features {
 		b.readsAll = b.readsAll || f.readsAll() && len(b.of[i]) > 0
 	}
 	for _, t := range b.twice {
-		if len(b.errs) > 0 || b.used(t.doc.Object.GroupVersionKind()) { // with errors, not all that is used is known
+		if len(b.errs) > 0 || b.used(t.doc.Object.GroupVersionKind()) { // after errors, not all uses are known
 			b.fail(t.err)
 		}
 	}
@@ -312,20 +312,20 @@ func (b *builder) countOthers() {
 	}
 }
 
-// used reports whether objects of a kind may be read: as parameters, as Namespaces, for
-// the authorizer, as providers, or by Kubewarden's policies, which may read any.
+// used reports whether objects of a kind may be read: as parameters, as Namespaces, by the
+// authorizer, as providers, or by Kubewarden's policies, which may read any kind.
 func (b *builder) used(gvk schema.GroupVersionKind) bool {
 	return b.readsAll || b.paramKinds[gvk.GroupKind()] || gvk.Group == api.RBACGroup || legacy.IsProvider(gvk) ||
 		gvk.Group == "" && gvk.Kind == "Namespace"
 }
 
-// reading is what was compiled of a policy's text.
+// reading is the result of compiling a policy's text.
 type reading struct {
 	compile.Policy
 	sum [sha256.Size]byte // of the text
 }
 
-// compile compiles the policies on all cores, except those that Like has from the same
+// compile compiles the policies on all cores. It reuses results of Options.Like for the same
 // document or the same text.
 func (b *builder) compile() []reading {
 	deps := policy.Deps{Env: b.env, Types: b.snapshot.Types}
@@ -359,8 +359,8 @@ func (b *builder) compile() []reading {
 	return out
 }
 
-// unheeded notes the annotations of a document of Kubernetes' group that make a policy do
-// less when mapd runs it.
+// unheeded reports mapd's annotations on a document of Kubernetes' group: mapd restricts the
+// policy by them, an API server does not.
 func (b *builder) unheeded(d *manifest.Document, annotations map[string]string) {
 	if d.Object.GroupVersionKind().Group != api.NativeGroup {
 		return
@@ -406,8 +406,9 @@ func (b *builder) readPolicies() {
 	slices.Sort(b.snapshot.UnknownParams)
 }
 
-// tripOf returns the trip of a policy's breaker that its document has, as one from a
-// cluster may; nil if it has none, or that of another version of the policy.
+// tripOf returns the trip of a policy's breaker in the document's status, which documents from a
+// cluster may have. It returns nil if there is none, or if it belongs to another version of the
+// policy.
 func tripOf(d *manifest.Document, p *policy.Policy) *breaker.Trip {
 	if p.Rollout().Breaker == nil {
 		return nil
@@ -495,6 +496,5 @@ func (b *builder) readBindings(unbound bool) {
 	slices.Sort(b.snapshot.Dangling)
 }
 
-// unboundBinding begins the names of the bindings that Options.Unbound
-// makes.
+// unboundBinding is the prefix of the names of bindings that Options.Unbound creates.
 const unboundBinding = "unbound"

@@ -15,7 +15,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 )
 
-// exceptionDocuments are PolicyExceptions. They run nothing: policies ask whether one holds.
+// exceptionDocuments are PolicyExceptions. They add no stage: policies look up whether an
+// exception holds.
 type exceptionDocuments struct{}
 
 func (exceptionDocuments) on(*Options) bool { return true }
@@ -33,17 +34,17 @@ func (exceptionDocuments) namespaced(schema.GroupVersionKind) bool { return true
 type Exception struct {
 	*binding.Exception
 	Document *manifest.Document
-	// Unapplied is why it does not hold at any time, "" if it may.
+	// Unapplied is the reason why it never holds, "" if it may hold.
 	Unapplied string
-	// Unknown are the policies and bindings that it names and that are not there. Native are
-	// the policies that an API server runs, which reads no exceptions.
+	// Unknown are the policies and bindings that it names and that do not exist. Native are the
+	// policies among them that an API server runs, which knows no exceptions.
 	Unknown, Native []string
 }
 
 // Exceptions returns the exceptions of the documents, in their order.
 func (s *Snapshot) Exceptions() []Exception { return resultOf[[]Exception](s, exceptionDocuments{}) }
 
-// Problems says what a person should know of an exception at a time, by what it is about.
+// Problems describes what a user should know about an exception at a time.
 func (x *Exception) Problems(now time.Time) (texts []string) {
 	if x.Unapplied != "" {
 		texts = append(texts, "does not hold: "+x.Unapplied)
@@ -62,13 +63,13 @@ func (x *Exception) Problems(now time.Time) (texts []string) {
 	return texts
 }
 
-// build has the exceptions hold for the policies of the documents.
+// build makes the exceptions apply to the policies of the documents.
 func (exceptionDocuments) build(b *builder, docs []*manifest.Document, opts *Options) {
 	if len(docs) == 0 {
 		return
 	}
 	var known binding.Known
-	for _, d := range slices.Concat(b.policies, b.bindings, b.others) { // others: features that are off
+	for _, d := range slices.Concat(b.policies, b.bindings, b.others) { // others includes documents of features that are off
 		known.Add(d.Object.GroupVersionKind(), "", d.Object.GetName())
 	}
 	for i, f := range features {
@@ -132,7 +133,7 @@ func (exceptionDocuments) build(b *builder, docs []*manifest.Document, opts *Opt
 	}
 }
 
-// unapplied returns why an exception of a cluster does not hold, "" if it may.
+// unapplied returns the reason why a stored exception is not in force, "" if it may be.
 func unapplied(obj *api.PolicyException) string {
 	if _, err := obj.Allowed(); err != nil {
 		return err.Error()

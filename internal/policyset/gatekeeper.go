@@ -23,12 +23,12 @@ type builtMutators struct {
 	builder *mutators.Builder
 }
 
-// Mutators says what has become of each of Gatekeeper's mutators.
+// Mutators returns the state of each of Gatekeeper's mutators.
 func (s *Snapshot) Mutators() []mutators.State {
 	return resultOf[builtMutators](s, mutatorDocuments{}).States
 }
 
-// Shapes returns how many programs the mutators share.
+// Shapes returns the number of programs that the mutators share.
 func (s *Snapshot) Shapes() int { return resultOf[builtMutators](s, mutatorDocuments{}).Shapes }
 
 func (mutatorDocuments) on(o *Options) bool { return o.Mutators != api.Off }
@@ -42,7 +42,8 @@ func (mutatorDocuments) kinds() map[string][]string {
 	return map[string][]string{legacy.Group: names}
 }
 
-// takes: Gatekeeper's namespace is not known here, so there is one Config of all.
+// takes accepts a Config in any namespace, because Gatekeeper's namespace is not known here; all
+// of them count as one object.
 func (mutatorDocuments) takes(gvk schema.GroupVersionKind, name string) bool {
 	return legacy.IsMutator(gvk) || isConfig(gvk) && (name == "" || name == legacy.ConfigName)
 }
@@ -53,7 +54,7 @@ func isConfig(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == legacy.ConfigGroup && gvk.Kind == "Config"
 }
 
-// build puts the mutators together, under the Config if there is one.
+// build builds a set of the mutators, with the Config if there is one.
 func (mutatorDocuments) build(b *builder, docs []*manifest.Document, opts *Options) {
 	var config *legacy.Config
 	var stored []*manifest.Document // without the Config
@@ -135,21 +136,21 @@ func (templateDocuments) build(b *builder, docs []*manifest.Document, _ *Options
 	b.snapshot.results[templateDocuments{}] = all
 }
 
-// MutatorError is err, from decoding a mutator, a Config or an expansion template, where its cause stands
-// in the document.
+// MutatorError returns the error of decoding a mutator, a Config or an expansion template, with
+// its place in the document.
 func MutatorError(d *manifest.Document, err error) error {
 	var refused *legacy.Error
 	if !errors.As(err, &refused) {
 		return d.Errorf("%w", err)
 	}
-	// The error itself would say the column within the location as well.
+	// The text of the error would repeat the column within the location.
 	text := fmt.Errorf("%s: %s: %w", refused.Mutator, refused.Field, refused.Err)
 	var syntax *legacy.SyntaxError
 	if errors.As(refused.Err, &syntax) {
 		return d.ErrorIn(refused.Field, syntax.Location, syntax.Line, syntax.Column, text)
 	}
 	for _, n := range legacy.Unknown(d.Object) {
-		// A misspelt field is the likely cause of what is missing.
+		// A misspelt field is the likely cause if a field is missing.
 		return d.ErrorAtKey(n.Field, fmt.Errorf("%w; %s: %s", text, n.Field, n.Message))
 	}
 	return d.ErrorAt(refused.Field, text)

@@ -15,8 +15,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// kyvernoDocuments are Kyverno's policies that mutate. They run as the policies that they
-// become.
+// kyvernoDocuments are Kyverno's mutating policies. They run as the MutatingAdmissionPolicies to
+// which they are converted.
 type kyvernoDocuments struct{}
 
 func (kyvernoDocuments) on(o *Options) bool { return convertsKyverno && o.Kyverno != api.Off }
@@ -29,7 +29,8 @@ func (kyvernoDocuments) namespaced(gvk schema.GroupVersionKind) bool {
 	return kyverno.IsNamespaced(gvk.Kind)
 }
 
-// kinds: the command's own files have had the first group, too.
+// kinds returns the kinds of both groups; files of Kyverno's own command use the first group,
+// too.
 func (kyvernoDocuments) kinds() map[string][]string {
 	return map[string][]string{
 		kyverno.Group: {
@@ -44,21 +45,21 @@ func (kyvernoDocuments) kinds() map[string][]string {
 	}
 }
 
-// KyvernoRule is what became of a mutate rule of one of Kyverno's policies.
+// KyvernoRule is the result of converting a mutate rule of one of Kyverno's policies.
 type KyvernoRule struct {
-	// Name is what Steps call it, such as "ClusterPolicy/labels/add-team"; a MutatingPolicy
-	// has no rules, so it is the policy's.
+	// Name is the rule's name in Steps, such as "ClusterPolicy/labels/add-team". A MutatingPolicy
+	// has no rules, so its name is the policy's.
 	Name string
 	// Rule is its name in the policy.
 	Rule string
 	// Document has the rule, at Path.
 	Document *manifest.Document
 	Path     string
-	// Unconverted is why it changes nothing, "" if policies stand for it.
+	// Unconverted is the reason why the rule has no effect, "" if it was converted.
 	Unconverted string
-	// Reorders says that it may leave a list with a key in another order than Kyverno does.
+	// Reorders: the order of a list with a key may differ from Kyverno's.
 	Reorders bool
-	// Says is what a person should know about the rule, "" if it does exactly what Kyverno does.
+	// Says is what a user should know about the rule, "" if it has exactly Kyverno's effect.
 	Says string
 }
 
@@ -72,7 +73,7 @@ func (r *KyvernoRule) Text() string {
 	return text
 }
 
-// converted is what became of one policy.
+// converted is the result for one policy.
 type converted struct {
 	rules []KyvernoRule
 	// others names the rules that do not mutate.
@@ -81,11 +82,11 @@ type converted struct {
 	errs     []error
 }
 
-// program is a policy that stands for rules.
+// program is a policy to which rules were converted.
 type program struct {
 	policy  *policy.Policy
 	binding *binding.Binding
-	// called is what Steps call the policy, followed by what they call each of its mutations.
+	// called has the name in Steps of the policy, followed by those of its mutations.
 	called []string
 }
 
@@ -96,17 +97,17 @@ type builtKyverno struct {
 	converted map[*manifest.Document]*converted
 }
 
-// Kyverno says what has become of each mutate rule of Kyverno's policies.
+// Kyverno returns the result for each mutate rule of Kyverno's policies.
 func (s *Snapshot) Kyverno() []KyvernoRule {
 	return resultOf[builtKyverno](s, kyvernoDocuments{}).rules
 }
 
-// NotMutating names the other rules of those policies that have a mutate rule.
+// NotMutating returns the names of the other rules of policies that have a mutate rule.
 func (s *Snapshot) NotMutating() []string {
 	return resultOf[builtKyverno](s, kyvernoDocuments{}).others
 }
 
-// build converts the policies and compiles what they become.
+// build converts the policies, and compiles the results.
 func (kyvernoDocuments) build(b *builder, docs []*manifest.Document, opts *Options) {
 	if len(docs) == 0 {
 		return
@@ -156,8 +157,8 @@ func (kyvernoDocuments) build(b *builder, docs []*manifest.Document, opts *Optio
 	}))
 }
 
-// KyvernoRules returns what becomes of the mutate rules of one of Kyverno's policies. One that
-// Kyverno would refuse is an error.
+// KyvernoRules returns the results for the mutate rules of one of Kyverno's policies. It returns
+// errors for a policy that Kyverno would refuse.
 func KyvernoRules(d *manifest.Document, deps policy.Deps) ([]KyvernoRule, []error) {
 	c := convertKyverno(d, deps)
 	return c.rules, c.errs

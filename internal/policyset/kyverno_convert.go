@@ -15,7 +15,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// convertsKyverno says whether the program has the converter.
+// convertsKyverno reports whether this build has the converter.
 const convertsKyverno = true
 
 func convertKyverno(d *manifest.Document, deps policy.Deps) *converted {
@@ -63,7 +63,7 @@ func convertKyverno(d *manifest.Document, deps policy.Deps) *converted {
 	return c
 }
 
-// ruleOf says what became of a rule.
+// ruleOf returns the result of converting a rule.
 func ruleOf(name string, d *manifest.Document, path string, r *convert.Rule) KyvernoRule {
 	out := KyvernoRule{Name: name, Rule: r.Name, Document: d, Path: path, Reorders: r.Reorders}
 	why := strings.Join(r.Reasons, "; ")
@@ -76,7 +76,7 @@ func ruleOf(name string, d *manifest.Document, path string, r *convert.Rule) Kyv
 	return out
 }
 
-// leaveOut has the rule change nothing.
+// leaveOut marks the rule as not converted.
 func (r *KyvernoRule) leaveOut(why, instead string) {
 	r.Unconverted = why
 	r.Says = fmt.Sprintf("%s is not converted and changes nothing: %s", r.Name, why)
@@ -85,7 +85,7 @@ func (r *KyvernoRule) leaveOut(why, instead string) {
 	}
 }
 
-// compileUnit compiles a policy as one that is read, with a name that no other policy has.
+// compileUnit compiles a converted policy under a name that no other policy has.
 func compileUnit(u *convert.Unit, unique string, deps policy.Deps) (p program, err error) {
 	object, err := policy.Decode(api.Object(u.Policy, api.NativeGroup))
 	if err != nil {
@@ -106,7 +106,8 @@ func compileUnit(u *convert.Unit, unique string, deps policy.Deps) (p program, e
 	return p, err
 }
 
-// refuse has no rule of the policy run, since a policy that stands for it does not compile.
+// refuse marks all rules of the policy as not converted, because a converted policy does not
+// compile.
 func (c *converted) refuse(d *manifest.Document, err error) {
 	c.programs = nil
 	fault := api.FaultsOf(err)[0]
@@ -117,7 +118,7 @@ func (c *converted) refuse(d *manifest.Document, err error) {
 		}
 		r.leaveOut(fmt.Sprintf("an API server refuses the policy that it becomes: %v", fault), "")
 		if r.Path == "metadata.name" && fault.Path != "" {
-			r.Path = fault.Path // the fields of a MutatingPolicy are those of the policy that it becomes
+			r.Path = fault.Path // a MutatingPolicy has the same fields as the converted policy
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// convertsKyverno: the converter would make the playground's program, whose size is limited,
-// larger. There, Kyverno's policies are as any other objects.
+// convertsKyverno is false, because the size of the playground's program is limited and the
+// converter would enlarge it. There, Kyverno's policies count like any other objects.
 const convertsKyverno = false
 
 func convertKyverno(*manifest.Document, policy.Deps) *converted { return &converted{} }

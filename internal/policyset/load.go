@@ -14,9 +14,9 @@ type Loaded struct {
 	Read, Compiled time.Duration
 }
 
-// Load reads documents and builds their Snapshot. It returns all errors that
-// users can correct, as *PositionErrors where they have a position; unread says
-// that they are of reading, so nothing was built.
+// Load reads documents and builds their Snapshot. It returns all errors that users can correct,
+// as *PositionErrors where a position is known. unread: the errors are about reading, so nothing
+// was built.
 func Load(inputs []manifest.Input, opts Options) (l *Loaded, errs []error, unread bool) {
 	start := time.Now()
 	docs, errs := manifest.ReadAll(inputs, Pack)

@@ -27,8 +27,8 @@ func init() {
 	}
 }
 
-// Misspelt returns what is wrong with a kind that looks like that of a policy and is none,
-// "" for all others.
+// Misspelt returns an error text for a kind that looks like a misspelt kind of policy, "" for all
+// others.
 func Misspelt(gvk schema.GroupVersionKind) string {
 	if _, ok := kindsOf[gvk.Version]; ok && gvk.Group == "" {
 		return fmt.Sprintf("apiVersion %s has no version, as in %s/v1", gvk.Version, gvk.Version)

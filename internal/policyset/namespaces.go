@@ -11,9 +11,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 )
 
-// Namespaces are the Namespace objects that were given. One that was not is made
-// up, with nothing but its name and what every server adds, and remembered in
-// Synthesised.
+// Namespaces has the given Namespace objects. A Namespace that was not given is invented on
+// demand, with nothing but its name and what every server adds; Synthesised returns these names.
 type Namespaces struct {
 	given binding.MemoryNamespaces
 
@@ -21,7 +20,7 @@ type Namespaces struct {
 	madeUp map[string]*unstructured.Unstructured
 }
 
-// maxMadeUp bounds what is kept of names that came in requests.
+// maxMadeUp bounds the remembered invented Namespaces, because their names come from requests.
 const maxMadeUp = 10_000
 
 func newNamespaces() *Namespaces {
@@ -33,7 +32,7 @@ func (n *Namespaces) add(u *unstructured.Unstructured) {
 	n.given[u.GetName()] = binding.StoredNamespace(u)
 }
 
-// Namespace returns a Namespace; every name has one.
+// Namespace returns a Namespace. It invents one if none was given.
 func (n *Namespaces) Namespace(_ context.Context, name string) (*unstructured.Unstructured, error) {
 	if u, ok := n.given[name]; ok {
 		return u, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// params are the objects that may be parameters, in every version in which a
-// policy may name them. They do not change once the Snapshot is built.
+// params are the objects that may be parameters, in every version in which a policy may name
+// their kind. They do not change after the Snapshot was built.
 type params struct {
 	*binding.MemoryParams
 	types *openapi.Types
@@ -22,9 +22,9 @@ func newParams(types *openapi.Types) *params {
 	return &params{binding.NewMemoryParams(Kinds(types)), types}
 }
 
-// add takes an object of a namespace ("" for a cluster-scoped kind) that a server
-// would accept; others can be no parameter. An object of an unknown kind is none
-// either: the policy that names the kind fails.
+// add adds an object of a namespace ("" for a cluster-scoped kind) if a server would accept it;
+// other objects cannot be parameters. An object of an unknown kind is not added either: the
+// policy that names the kind fails.
 func (p *params) add(u *unstructured.Unstructured, namespace string) error {
 	gvk := u.GroupVersionKind()
 	res, ok := p.types.ResourceFor(gvk)
@@ -51,7 +51,7 @@ func (p *params) add(u *unstructured.Unstructured, namespace string) error {
 	obj = maps.Clone(obj)
 	obj["metadata"] = meta
 	if kind.Builtin() {
-		// As typed informers hold them (spec §3.2).
+		// Objects of typed informers have no apiVersion and kind (spec §3.2).
 		delete(obj, "apiVersion")
 		delete(obj, "kind")
 		delete(meta, "managedFields")

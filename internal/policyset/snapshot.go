@@ -26,26 +26,26 @@ import (
 // DefaultNamespace is where a namespaced object goes that names no namespace.
 const DefaultNamespace = "default"
 
-// Options configure Build. The zero value is usable.
+// Options configure Build. The zero value is ready to use.
 type Options struct {
 	// Documents are added by Load to those that it reads.
 	Documents []*manifest.Document
 	// Context ends compiling; nil is one without an end.
 	Context context.Context
-	// Env is the expression language; nil is that of cel.Current.
+	// Env is the CEL environment; nil means cel.Current.
 	Env *cel.Env
-	// Unbound binds each policy without a binding to everything. Without it such
-	// a policy has no effect, as in a cluster.
+	// Unbound gives each policy without a binding one for all objects. Otherwise such a policy
+	// has no effect, as in a cluster.
 	Unbound bool
 	// Namespace is that of namespaced objects that name none; "" is
 	// DefaultNamespace.
 	Namespace string
-	// Mutators is the mode of Gatekeeper's mutators. Off takes them for any other
+	// Mutators is the mode of Gatekeeper's mutators. If it is Off, they count like any other
 	// objects.
 	Mutators api.Mode
 	// Kyverno is the mode of Kyverno's policies, as Mutators is.
 	Kyverno api.Mode
-	// Expansion reads Gatekeeper's expansion templates although Mutators is Off.
+	// Expansion uses Gatekeeper's expansion templates even if Mutators is Off.
 	Expansion bool
 	// Modules loads the modules of Kubewarden's policies. Without it they do not run.
 	Modules    kubewarden.Loader
@@ -56,22 +56,24 @@ type Options struct {
 	// Mode and Whole are those of binding.Sources.
 	Mode  func(p *policy.Policy, b *binding.Binding, written api.Mode) api.Mode
 	Whole bool
-	// Installation is the namespace of mapd, whose exceptions are for all namespaces; "" is
-	// api.Installation. Now is the clock by which exceptions end, nil time.Now.
+	// Installation is mapd's namespace, whose exceptions apply to all namespaces; "" means
+	// api.Installation. Now returns the time at which exceptions are evaluated; nil means
+	// time.Now.
 	Installation string
 	Now          func() time.Time
-	// Provider is called for each Provider of external data; its error, best from
-	// external.DecodeProvider, is one of Build. Nil takes Providers for any other
-	// objects.
+	// Provider is called for each Provider of external data, and returns an error, preferably of
+	// externaldata.DecodeProvider, which Build reports. If it is nil, Providers count like any
+	// other objects.
 	Provider func(*unstructured.Unstructured) error
-	// More are documents beside those that are given: those of them count that IsContext
-	// holds for or that are no policies, unless there is one of the same kind and name.
+	// More are documents that complete the given ones. A document of More is used if IsContext
+	// holds for it or it is no policy, unless the given documents have one of the same kind and
+	// name.
 	More []*manifest.Document
-	// Like was built with the same Env. If the definitions are the same, what was compiled
-	// of the same policies and bindings is used again. It may be nil.
+	// Like is an earlier Snapshot with the same Env, or nil. If the definitions are the same,
+	// compiled policies and bindings are reused.
 	Like *Snapshot
-	// Also, if not nil, reads all documents for the caller, and returns what is wrong
-	// with those of its kinds. Other packages use kinds that a Snapshot does not.
+	// Also, if not nil, is called with all documents, and returns errors about kinds that a
+	// Snapshot does not use but other packages do.
 	Also func(docs []*manifest.Document) []error
 }
 
@@ -80,34 +82,34 @@ type Snapshot struct {
 	Index    *binding.Index
 	Types    *openapi.Types
 	Policies []*policy.Policy
-	// Misspelt says which documents have a kind that looks like that of a policy and is none.
+	// Misspelt describes documents with a kind that looks like a misspelt kind of policy.
 	Misspelt []string
-	// Apart says which bindings name a policy of the other group. In a cluster the API server
-	// has one of the two and mapd the other.
+	// Apart describes bindings that name a policy of the other group. In a cluster, the API
+	// server runs one of the two and mapd the other.
 	Apart []string
-	// Unheeded says which annotations of mapd's are on objects that only an API server reads.
+	// Unheeded describes mapd's annotations on objects that only an API server reads.
 	Unheeded []string
-	// Native are the names of the policies of Kubernetes' group, which an API server runs
-	// and mapd, in a cluster, does not.
+	// Native are the names of the policies of Kubernetes' group. In a cluster, the API server
+	// runs them and mapd does not.
 	Native map[string]bool
-	// Ignored counts the documents that nothing here is for, by kind.
+	// Ignored counts the documents that nothing uses, by kind.
 	Ignored map[string]int
-	// Namespaces knows which Namespaces had to be made up.
+	// Namespaces tells which Namespaces had to be invented.
 	Namespaces *Namespaces
 	// HasRBAC says that there was at least one RBAC object.
 	HasRBAC bool
 	// Unbound are the names of the policies that no binding of the documents
 	// names, sorted.
 	Unbound []string
-	// Dangling are the names of the bindings whose policy is not there, sorted.
+	// Dangling are the names of the bindings whose policy does not exist, sorted.
 	Dangling []string
-	// UnknownParams are the paramKinds that nothing given serves, sorted.
+	// UnknownParams are the paramKinds that none of the documents defines, sorted.
 	UnknownParams []string
-	// Older says of bindings in an older version of the API what only that version
-	// fills in.
+	// Older describes defaults that only an older version of the API fills in, for bindings in
+	// that version.
 	Older []string
-	// Tripped says of policies whose documents have the trip of a breaker why they are not
-	// enforced.
+	// Tripped describes policies that are not enforced because their documents have the trip of a
+	// breaker.
 	Tripped []string
 
 	crds       []*manifest.Document
@@ -130,11 +132,11 @@ func (s *Snapshot) PolicyDocuments() map[string]*manifest.Document {
 	return out
 }
 
-// AuthorizerAsked tells whether a policy has used it.
+// AuthorizerAsked reports whether a policy has used the authorizer.
 func (s *Snapshot) AuthorizerAsked() bool { return s.authorizer.yes.Load() }
 
-// Sources returns where the policies of the snapshot look for parameters and
-// Namespaces, for others that look for the same. Exceptions are not among them.
+// Sources returns the lookups of parameters and Namespaces that the policies of the snapshot use.
+// It contains no exceptions.
 func (s *Snapshot) Sources() binding.Sources { return s.sources }
 
 // Authorizer returns the authorizer of the RBAC objects, which has no opinion if there
@@ -148,7 +150,7 @@ func (s *Snapshot) Engine() *engine.Engine {
 	return e
 }
 
-// asked remembers whether anybody asked.
+// asked is an authorizer that records whether it was used.
 type asked struct {
 	authorizer.Authorizer
 	yes atomic.Bool
@@ -164,13 +166,13 @@ func (a *asked) ConditionsAwareAuthorize(ctx context.Context, attrs authorizer.A
 	return a.Authorizer.ConditionsAwareAuthorize(ctx, attrs)
 }
 
-// sameObject reports whether two documents say the same.
+// sameObject reports whether two documents have the same content.
 func sameObject(a, b *manifest.Document) bool {
 	return a == b || tree.Equal(a.Object.Object, b.Object.Object)
 }
 
-// Build makes a snapshot of documents. It finds all errors of all documents, as
-// *PositionErrors in the order of their places; with any there is no Snapshot.
+// Build makes a Snapshot of documents. It returns all errors of all documents, as *PositionErrors
+// in the order of their places. If there are errors, there is no Snapshot.
 func Build(docs []*manifest.Document, opts Options) (*Snapshot, []error) {
 	b := &builder{
 		env:        opts.Env,

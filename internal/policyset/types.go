@@ -9,9 +9,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Convert is the one conversion that is possible without a server, for
-// engine.Options: another apiVersion on a custom resource whose definition says
-// that this is all there is to it.
+// Convert returns a function for engine.Options that converts without a server: it changes the
+// apiVersion of a custom resource if its definition says that no other conversion is needed.
 func Convert(types *openapi.Types) func(*unstructured.Unstructured, schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	return func(obj *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 		from := obj.GroupVersionKind()

@@ -1,5 +1,5 @@
-// Package words has what messages to people have in common: how many there are of
-// something, the first few of many names, and the beginning of a long text.
+// Package words has helpers for messages to people: a number with its noun, the first few of many
+// names, and the beginning of a long text.
 package words
 
 import (
@@ -25,8 +25,7 @@ func Some(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// Cut returns the first bytes of a text that is longer than most, as valid UTF-8, with an
-// ellipsis behind them.
+// Cut returns text that is longer than most bytes cut to valid UTF-8, followed by an ellipsis.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -17,8 +17,8 @@ func Apply(obj map[string]any) (out map[string]any, known bool) {
 
 type typeMeta struct{ apiVersion, kind string }
 
-// kinds has the rules of every built-in kind in every version that Kubernetes 1.37
-// serves. test/scheme holds them to the functions of a server.
+// kinds has the rules of every built-in kind in every version that Kubernetes 1.37 serves.
+// test/scheme compares them with the functions of a server.
 var kinds = map[typeMeta][]rule{
 	{"v1", "Binding"}:               nil,
 	{"v1", "ComponentStatus"}:       nil,

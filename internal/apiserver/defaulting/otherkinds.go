@@ -222,7 +222,7 @@ var apiService = []rule{
 	)),
 }
 
-// dropEmpty takes fields away that are empty, as the encoding of a Go type does.
+// dropEmpty removes fields that are empty, as the encoding of a Go type does.
 func dropEmpty(fields ...string) rule {
 	return func(o *object) {
 		for _, field := range fields {

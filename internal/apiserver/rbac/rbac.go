@@ -34,7 +34,7 @@ type key struct{ namespace, name string }
 
 // binding is a RoleBinding or a ClusterRoleBinding.
 type binding struct {
-	text      string // as reasons name it
+	text      string // the binding's description in reasons
 	namespace string
 	ref       rbacv1.RoleRef
 	subjects  []rbacv1.Subject

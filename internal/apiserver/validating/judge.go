@@ -26,7 +26,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Sources are what a Set asks for each object. All must be safe for concurrent use.
+// Sources are what a Set looks up for each object. All must be safe for concurrent use.
 type Sources struct {
 	binding.Sources
 	// Types knows the kinds of the objects.
@@ -68,13 +68,12 @@ func NewSet(policies []*Program, bindings []*Bound, src Sources) (*Set, error) {
 	return s, err
 }
 
-// maxViolations bounds the Violations of one object: what nobody reads to its end need
-// not be kept.
+// maxViolations bounds the Violations of one object, because nobody reads more.
 const maxViolations = 200
 
-// Judge returns what a server would say of object, which mutation made of the object
-// of req. An error says that there is no Result, because ctx ended or the namespace
-// cannot be read. Nothing is modified.
+// Judge returns what a server would say about object, the result of mutating the object of req.
+// An error means that there is no Result, because ctx ended or the namespace cannot be read.
+// Judge modifies nothing.
 func (s *Set) Judge(ctx context.Context, req *policy.Request, object *unstructured.Unstructured) (Result, error) {
 	object, err := s.settle(object)
 	if err != nil {
@@ -97,15 +96,15 @@ func (s *Set) Judge(ctx context.Context, req *policy.Request, object *unstructur
 	return j.result, nil
 }
 
-// settle returns an object as validation sees it in a server: with the defaults of
-// what mutation left out, and written as its kind is.
+// settle returns an object as a server's validation sees it: with defaults for fields that
+// mutation left out, in the canonical form of its kind.
 func (s *Set) settle(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if object == nil {
 		return nil, nil
 	}
 	kind, err := s.sources.Types.Kind(object.GroupVersionKind())
 	if err != nil {
-		return object, nil // a kind of which nothing is known is taken as it is
+		return object, nil // without a schema, the object is used as it is
 	}
 	content, _ := defaulting.Apply(object.Object)
 	if content, err = kind.Normalize(content); err != nil {
@@ -114,7 +113,7 @@ func (s *Set) settle(object *unstructured.Unstructured) (*unstructured.Unstructu
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// judgement is one object on its way through a Set.
+// judgement is the state of one call of Judge.
 type judgement struct {
 	*Set
 	ctx        context.Context
@@ -128,7 +127,7 @@ type judgement struct {
 	namespace  *corev1.Namespace
 }
 
-// policies adds what the policies find.
+// policies adds the violations of the policies.
 func (j *judgement) policies() error {
 	var met binding.Selection
 	j.index.SelectInto(&met, j.ctx, j.req, j.object)
@@ -175,7 +174,7 @@ func (j *judgement) invoke(inv *binding.Invocation) error {
 	}
 	result := p.validator.Validate(j.ctx, inv.Resource, attributes, params, j.namespace, celconfig.RuntimeCELCostBudget, j.authorizer)
 	if j.ctx.Err() != nil {
-		return nil // what was found may be the interruption; Judge returns an error
+		return nil // an interruption may look like a violation; Judge returns it as an error
 	}
 	for _, d := range result.Decisions {
 		if d.Action != validating.ActionDeny {
@@ -200,8 +199,8 @@ func (j *judgement) invoke(inv *binding.Invocation) error {
 	return nil
 }
 
-// misconfigured adds an error that kept a policy from being evaluated. Its actions do
-// not matter then, only its failurePolicy.
+// misconfigured adds an error that prevented a policy from being evaluated. Then only its
+// failurePolicy matters, not its actions.
 func (j *judgement) misconfigured(p *Program, at Violation, err error) {
 	if *p.object.Spec.FailurePolicy == admissionregistrationv1.Ignore {
 		return
@@ -221,7 +220,7 @@ func (j *judgement) add(v Violation) {
 	}
 }
 
-// maxAnnotation is how much of an annotation's value a server keeps.
+// maxAnnotation is the length to which a server cuts an annotation's value.
 const maxAnnotation = 10 * 1024
 
 // annotate adds an annotation, unless a policy has published the same before. The
@@ -243,7 +242,7 @@ func (j *judgement) newAttributes() admission.Attributes {
 		admission.Operation(r.Operation), options(r), r.DryRun, r.User())
 }
 
-// object returns u as an interface that is nil if u is.
+// object returns u as an interface, as a nil interface if u is nil.
 func object(u *unstructured.Unstructured) runtime.Object {
 	if u == nil {
 		return nil
@@ -251,7 +250,7 @@ func object(u *unstructured.Unstructured) runtime.Object {
 	return u
 }
 
-// options returns the options of a request, or those that a client sends by default.
+// options returns the options of a request, or the default options of a client.
 func options(r *policy.Request) runtime.Object {
 	if r.Options != nil {
 		return &unstructured.Unstructured{Object: r.Options}
@@ -297,8 +296,7 @@ func (j *judgement) convert(u *unstructured.Unstructured, to schema.GroupVersion
 	return j.sources.Convert(u, to)
 }
 
-// readNamespace looks the request's Namespace up, once. A Namespace itself is in
-// none.
+// readNamespace reads the request's Namespace once. Requests for a Namespace have none.
 func (j *judgement) readNamespace() error {
 	r := j.req
 	if j.namespace != nil || r.Namespace == "" || r.Kind == corev1.SchemeGroupVersion.WithKind("Namespace") {
@@ -321,8 +319,8 @@ func (s *Set) typedNamespace(ctx context.Context, name string) (*corev1.Namespac
 	return ns, nil
 }
 
-// withKind returns a parameter with the kind that the policy names: those of built-in
-// kinds are kept without, as in a server, and expressions see it all the same.
+// withKind returns a parameter with the kind that the policy names. Parameters of built-in kinds
+// are stored without their kind, as in a server, but expressions can read it.
 func withKind(params *unstructured.Unstructured, kind *admissionregistrationv1.ParamKind) *unstructured.Unstructured {
 	if params.GetKind() != "" || kind == nil {
 		return params

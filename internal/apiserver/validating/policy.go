@@ -25,7 +25,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Kinds and resources of what this package reads, all of them in api.NativeGroup.
+// Kinds and resources that this package reads, all in api.NativeGroup.
 const (
 	PolicyKind      = "ValidatingAdmissionPolicy"
 	PolicyResource  = "validatingadmissionpolicies"
@@ -145,8 +145,8 @@ func newBinding(text []byte, check bool) (*Bound, error) {
 	return &Bound{b, obj.Spec.ValidationActions}, nil
 }
 
-// validateActions is the server's check of spec.validationActions
-// (k8s.io/kubernetes pkg/apis/admissionregistration/validation).
+// validateActions checks spec.validationActions as an API server does (k8s.io/kubernetes
+// pkg/apis/admissionregistration/validation).
 func validateActions(actions []admissionregistrationv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
 	if len(actions) == 0 {
 		return field.ErrorList{field.Required(path, "at least one validation action is required")}
@@ -172,8 +172,8 @@ var reasons = []metav1.StatusReason{
 // maxAuditAnnotations is the API's limit on spec.auditAnnotations.
 const maxAuditAnnotations = 20
 
-// validate returns what is wrong with the form of a policy, but for its expressions.
-// What a mutating policy has too is checked as there.
+// validate returns the faults of a policy, except those of its expressions. Fields that mutating
+// policies have as well are checked by the same code.
 func validate(obj *admissionregistrationv1.ValidatingAdmissionPolicy) api.Faults {
 	faults := slices.DeleteFunc(policy.ValidateStored(asMutating(obj)), func(f *api.Fault) bool { return f.Path == "spec.mutations" })
 	spec := field.NewPath("spec")
@@ -249,7 +249,7 @@ func compilePolicy(ctx context.Context, obj *admissionregistrationv1.ValidatingA
 	return p
 }
 
-// errValidates is why a mutating engine cannot run the rules of a Program.
+// errValidates is the error of a Program if it is run as a mutating policy, which it never is.
 var errValidates = fmt.Errorf("a %s changes nothing", PolicyKind)
 
 func newValidator(obj *admissionregistrationv1.ValidatingAdmissionPolicy) validating.Validator {
@@ -266,15 +266,14 @@ func newValidator(obj *admissionregistrationv1.ValidatingAdmissionPolicy) valida
 		e.condition(e.messages, false), failurePolicy, nil)
 }
 
-// expressions are the expressions of a policy on their way through the server's
-// compiler.
+// expressions are the expressions of a policy in the form that the server's compiler takes.
 type expressions struct {
 	compiler *plugincel.CompositedCompiler
 	mode     environment.Type
 	params   bool
 	err      error
 
-	conditions, validations, messages, annotations []plugincel.ExpressionAccessor // nil elements have no expression
+	conditions, validations, messages, annotations []plugincel.ExpressionAccessor // nil where the field has no expression
 	variables                                      []plugincel.CompilationResult
 }
 
@@ -332,7 +331,7 @@ func compileErrors(obj *admissionregistrationv1.ValidatingAdmissionPolicy) (faul
 			}
 		}
 	}
-	// The API refuses variables in match conditions, although stored ones would work.
+	// The API refuses variables in match conditions, although they would work in a stored policy.
 	bare := plugincel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	each("matchConditions", "expression", e.conditions, bare, true)
 	for i, v := range obj.Spec.Variables {

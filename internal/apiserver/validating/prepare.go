@@ -14,7 +14,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// appArmorAnnotation comes before the name of a container in the key of an annotation.
+// appArmorAnnotation is the prefix of an annotation's key, before the name of a container.
 const appArmorAnnotation = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
 
 // prepare returns a Pod that is created as validation sees it: a server copies the
@@ -67,8 +67,7 @@ func prepare(req *policy.Request, object *unstructured.Unstructured) (*unstructu
 	return object, warnings
 }
 
-// appArmorProfile returns the profile that an annotation means, nil for one that is not
-// valid.
+// appArmorProfile returns the profile that an annotation stands for, nil if it is not valid.
 func appArmorProfile(annotation string) map[string]any {
 	const longest = 4095
 	name, local := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)

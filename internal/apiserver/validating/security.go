@@ -49,13 +49,13 @@ func (n namespaceGetter) GetNamespace(ctx context.Context, name string) (*corev1
 	return n.typedNamespace(ctx, name)
 }
 
-// noPods stands for the Pods of a Namespace whose labels change, which are not
-// judged.
+// noPods replaces the lookup of existing Pods. The plugin would check them when the labels of a
+// Namespace change.
 type noPods struct{}
 
 func (noPods) ListPods(context.Context, string) ([]*corev1.Pod, error) { return nil, nil }
 
-// uncounted is a recorder of metrics that nobody reads.
+// uncounted is a metrics recorder that records nothing.
 type uncounted struct{}
 
 func (uncounted) RecordEvaluation(metrics.Decision, psapi.LevelVersion, metrics.Mode, psapi.Attributes) {
@@ -72,9 +72,8 @@ var podKinds = func() *runtime.Scheme {
 	return s
 }()
 
-// podAttributes are a request as the PodSecurity plugin asks for it. Objects are made
-// into their Go types when it asks for them, which it does for levels above
-// privileged only.
+// podAttributes present a request to the PodSecurity plugin. It converts objects to Go types only
+// when the plugin asks for them, which it does for levels above privileged only.
 type podAttributes struct {
 	psapi.AttributesRecord
 	object, old *unstructured.Unstructured
@@ -91,11 +90,11 @@ func typed(u *unstructured.Unstructured) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// No level looks at a quantity.
+	// No level of Pod Security depends on a quantity.
 	return obj, runtime.DefaultUnstructuredConverter.FromUnstructured(quantity.Within(u.Object), obj)
 }
 
-// podSecurity adds what the levels of the namespace forbid.
+// podSecurity adds the violations of the namespace's Pod Security levels.
 func (j *judgement) podSecurity() error {
 	r := j.req
 	if !(psadmission.DefaultPodSpecExtractor{}).HasPodSpec(r.Resource.GroupResource()) || j.object == nil {
@@ -127,8 +126,8 @@ func (j *judgement) podSecurity() error {
 	return nil
 }
 
-// operation returns CREATE for an update of which the object before is not known: the
-// plugin compares the two, and every Pod that replaces another is created.
+// operation returns CREATE for an update whose old object is not known, because the plugin
+// compares an updated Pod with the old one.
 func operation(r *policy.Request) admissionv1.Operation {
 	if r.Operation == admissionv1.Update && r.OldObject == nil {
 		return admissionv1.Create

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Limits say how much worse a figure may become.
+// Limits say which changes of figures are regressions.
 type Limits struct {
-	// Percent is how much worse a figure may be than it was.
+	// Percent is the largest increase that is no regression.
 	Percent float64
-	// Time is the least increase of a time that counts, whatever its
-	// percentage: of a few microseconds, ten percent is noise. For requests a
-	// second, the time of one request counts.
+	// Time is the smallest increase of a time that can be a regression, whatever its percentage:
+	// of a few microseconds, ten percent is noise. For requests per second, the time of one
+	// request is compared.
 	Time time.Duration
-	// Figures are the names of those that can be regressions, nil for Stable.
+	// Figures are the names of the figures that can be regressions; nil means Stable.
 	Figures []string
 }
 
-// Stable are the figures that hardly depend on what else the machine does.
+// Stable are the figures that depend little on the load of the machine.
 var Stable = []string{"p50", "allocs", "bytes"}
 
 // FigureNames returns the names of all figures that are compared.
@@ -43,8 +43,8 @@ type Comparison struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Row is one figure of one request. Delta is in percent, nil if Old is 0. Only what is Checked
-// can be a Regression.
+// Row compares one figure of one request. Delta is in percent, nil if Old is 0. Only a Checked
+// row can be a Regression.
 type Row struct {
 	Request    string   `json:"request"`
 	Figure     string   `json:"figure"`
@@ -65,7 +65,7 @@ type figure struct {
 	rate, time  bool // more is better; a time
 }
 
-// figures lacks the maximum, which depends on one request.
+// The maximum is not compared, because it depends on a single request.
 var figures = []figure{
 	{name: "req/s", field: "requestsPerSecond", of: func(f *Figures) float64 { return f.PerSecond }, show: number, rate: true},
 	{name: "p50", field: "p50Nanoseconds", of: func(f *Figures) float64 { return f.P50 }, show: duration, time: true},
@@ -125,7 +125,7 @@ func (g figure) row(before, now *Figures, limits Limits) Row {
 	return r
 }
 
-// Regressions returns how many rows are regressions, and how many are checked.
+// Regressions returns the number of rows that are regressions, and the number of checked rows.
 func (c *Comparison) Regressions() (n, of int) {
 	for _, r := range c.Rows {
 		if r.Checked {
@@ -144,8 +144,8 @@ func (c *Comparison) OnlyTimes() bool {
 	return n > 0 && !slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Regression && !r.time })
 }
 
-// differences names what differs between two Results besides mapd and the
-// policies, and changes figures.
+// differences describes differences between two Results, besides mapd and the policies, that
+// influence figures.
 func differences(earlier, current *Result) []string {
 	var notes []string
 	for _, d := range []struct {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// fine is how many bits of a duration are kept: a bucket is as wide as 1/128 of
+// fine is the number of leading bits of a duration that are kept. A bucket is as wide as 1/128 of
 // its values, so a quantile is off by less than half a percent.
 const fine = 7
 
@@ -32,8 +32,8 @@ func (h *histogram) merge(o *histogram) {
 	h.max = max(h.max, o.max)
 }
 
-// quantile returns the duration that a share of all durations, from 0 to 1,
-// does not exceed.
+// quantile returns the duration that a given share of all durations, from 0 to 1, does not
+// exceed.
 func (h *histogram) quantile(part float64) time.Duration {
 	rank := max(uint64(part*float64(h.n)+0.5), 1)
 	var seen uint64
@@ -45,8 +45,8 @@ func (h *histogram) quantile(part float64) time.Duration {
 	return h.max
 }
 
-// bucket returns the index of a value. Small values have a bucket each; others
-// share it with those of the same length and the same first bits.
+// bucket returns the index of the bucket for a value. Small values have their own bucket; larger
+// ones share it with values of the same bit length and the same leading bits.
 func bucket(v uint64) int {
 	shift := max(bits.Len64(v)-fine-1, 0)
 	return shift<<fine + int(v>>shift)

@@ -14,7 +14,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Request is a review that Run sends again and again.
+// Request is a review that Run sends repeatedly.
 type Request struct {
 	Name   string // of which there is only one
 	Answer string // what comes of it, in a word or two
@@ -33,14 +33,13 @@ type Options struct {
 	Concurrency int
 }
 
-// warmUp is the part of the measured time that is spent before and after it:
-// before, to fill caches and let the heap grow, and after, to measure the
-// parts.
+// warmUp is the divisor that gives the time before and after the measurement: before it, to fill
+// caches and let the heap grow; after it, to measure parts.
 const warmUp = 10
 
-// Run measures requests one after the other; there must be at least one. It
-// fills in figures and parts of the Result, and leaves the rest to the caller.
-// It returns an error if an answer differs from the wanted one, or if ctx ends.
+// Run measures requests one after the other; there must be at least one. It sets the figures and
+// parts of the Result, and leaves the other fields to the caller. It returns an error if an
+// answer differs from the expected one, or if ctx ends.
 func Run(ctx context.Context, e *engine.Engine, requests []Request, o Options) (*Result, error) {
 	r := &Result{
 		Format: format, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
@@ -68,7 +67,7 @@ func Run(ctx context.Context, e *engine.Engine, requests []Request, o Options) (
 	return r, nil
 }
 
-// limit says when to stop. It always allows one iteration.
+// limit says when to stop. It allows at least one iteration.
 type limit struct {
 	iterations int // 0: until the duration is over
 	duration   time.Duration
@@ -96,7 +95,7 @@ func (l limit) share(worker, n int) (_ limit, any bool) {
 	return l, l.iterations > 0
 }
 
-// more reports whether to go on after done requests.
+// more reports whether to continue after done requests.
 func (l limit) more(done int, spent time.Duration) bool {
 	switch {
 	case done == 0:

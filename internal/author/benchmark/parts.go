@@ -10,8 +10,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// parts measure where the time of a request goes. This runs apart from the
-// measurement of figures, so that it does not slow it down.
+// parts measure how the time of a request is divided over its stages. They are measured
+// separately from figures, so that they do not slow these down.
 type parts struct {
 	sums     map[partID]*Part // over the requests
 	requests int
@@ -21,8 +21,8 @@ type partID struct{ kind, name string }
 
 func newParts() *parts { return &parts{sums: map[partID]*Part{}} }
 
-// turns is how often the parts of a request are measured. The median counts: on
-// a busy machine the mean includes interruptions.
+// turns is how often the parts of a request are measured. The result is the median, because on a
+// busy machine the mean includes interruptions.
 const turns = 9
 
 // measure runs a request stage by stage.

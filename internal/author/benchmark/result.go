@@ -24,14 +24,14 @@ type Result struct {
 	Setup    Setup `json:"setup"`
 
 	Requests []Figures `json:"requests"`
-	// Parts divide the time of a request, as means over all Requests.
+	// Parts divide the time of a request into stages, as means over all Requests.
 	Parts []Part `json:"parts"`
 
-	// Comparison is with an earlier Result; nil without one.
+	// Comparison compares the Result with an earlier one; nil if there is none.
 	Comparison *Comparison `json:"comparison,omitempty"`
 }
 
-// Setup is the cost of what happens once, in nanoseconds.
+// Setup is the cost of operations that happen once, in nanoseconds.
 type Setup struct {
 	Read    float64 `json:"readNanoseconds"`
 	Compile float64 `json:"compileNanoseconds"`

@@ -9,7 +9,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// Outcomes that decisions have, beside those of expressions.
+// Outcomes of decisions, besides those of expressions.
 const (
 	changed   = "changed"
 	matched   = "matched"
@@ -19,14 +19,15 @@ const (
 	denied    = "denied"
 )
 
-// never says of outcomes that an object never met them; of others it is "was never X".
+// never has the texts for outcomes that did not occur; for other outcomes the text is "was never
+// X".
 var never = map[string]string{
 	changed: "never changed an object", matched: "never matched an object", unmatched: "never left out an object",
 	kept: "never kept an object that it matched", accepted: "never accepted an object as it was", denied: "never denied an object",
 }
 
-// Counter counts what decisions say about mutations, Gatekeeper's mutators, Kyverno's rules and
-// Kubewarden's policies. The zero value is ready; it is safe for concurrent use.
+// Counter counts the outcomes in decisions of mutations, Gatekeeper's mutators, Kyverno's rules
+// and Kubewarden's policies. The zero value is ready to use; it is safe for concurrent use.
 type Counter struct {
 	mu       sync.Mutex
 	changed  map[mutation]int64
@@ -34,7 +35,7 @@ type Counter struct {
 	members  map[member]map[string]int64
 }
 
-// mutation is one of a policy, by its index.
+// mutation identifies a mutation of a policy by its index.
 type mutation struct {
 	policy string
 	index  int
@@ -60,7 +61,7 @@ func (c *Counter) Count(d *engine.Decision) {
 				c.changed[mutation{s.Policy, s.Mutation}]++
 			}
 		case s.Stage != engine.MutatorStage && s.Outcome == engine.Skipped:
-			// A condition of a module policy or a rule is false.
+			// For a module policy or a rule, a condition was false.
 		case s.Outcome == engine.Failed:
 			outcomes[of] = denied
 		case s.Outcome == engine.Changed:
@@ -84,7 +85,7 @@ func (c *Counter) changes(policy string, index int) int64 {
 	return c.changed[mutation{policy, index}]
 }
 
-// hits returns how often a member had outcomes.
+// hits returns how often a member had each of the outcomes.
 func (c *Counter) hits(of member, outcomes []string) (hits []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +106,8 @@ func (c *Counter) hits(of member, outcomes []string) (hits []int64) {
 	return hits
 }
 
-// mutator and module return what is covered of a mutator and of a module policy, nil if the
-// document is none.
+// mutator returns the coverage of a mutator, and module that of a module policy; nil if the
+// document is something else.
 func (c *Counter) mutator(d *mapd.Document) *Policy {
 	u := d.Object()
 	if !legacy.IsMutator(u.GroupVersionKind()) {
@@ -130,8 +131,8 @@ func (c *Counter) module(d *mapd.Document, policies []*kubewarden.Policy) *Polic
 	return nil
 }
 
-// rules returns what is covered of the rules of Kyverno's policies that are converted, nil if the
-// document is no such policy.
+// rules returns the coverage of the converted rules of a Kyverno policy, nil if the document is
+// something else.
 func (c *Counter) rules(d *mapd.Document, policies *mapd.Policies) *Policy {
 	var out *Policy
 	for _, r := range policies.KyvernoRules() {

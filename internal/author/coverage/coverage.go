@@ -1,11 +1,11 @@
-// Package coverage answers one question: which parts of these policies have the cases of
-// suites tried?
+// Package coverage answers one question: which parts of these policies were exercised by the
+// cases of suites?
 //
-// It gathers what programs of pkg/cel counted, by policy and place in its file: match
-// conditions that were true and false, both ways of ?:, && and ||, optionals with and
-// without a value, bodies of macros, and mutations that changed an object. Of Gatekeeper's
-// mutators and Kubewarden's policies it has what decisions say. Text, HTML and LCOV show
-// it.
+// It collects the counts of programs of pkg/cel, by policy and place in its file: match
+// conditions that were true and false, both branches of ?:, && and ||, optionals with and without
+// a value, bodies of macros, and mutations that changed an object. For Gatekeeper's mutators and
+// Kubewarden's policies it counts decisions. Text, HTML and LCOV write the result. The package
+// runs nothing: internal/author/suite does. Start reading at Report.Add.
 package coverage
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Part is a place of a policy, and how often it had each outcome.
+// Part is a place in a policy, with the number of times that it had each outcome.
 type Part struct {
 	Path string // of the field in the policy
 	Kind string
 	Text string
-	// Line and Column are where the part begins in the file, EndLine and EndColumn are
-	// behind it; from 1.
+	// Line and Column are where the part begins in the file, EndLine and EndColumn are just after
+	// it; from 1.
 	Line, Column, EndLine, EndColumn int
 	Outcomes                         []string
 	Hits                             []int64
@@ -41,8 +41,8 @@ func (p *Part) Missed() (missed []string) {
 	return missed
 }
 
-// runs reports whether an outcome says that the part ran. Some say what came of a run, or
-// that there was none.
+// runs reports whether an outcome means that the part was evaluated. Other outcomes describe the
+// result of an evaluation, or that there was none.
 func (p *Part) runs(outcome int) bool {
 	o := p.Outcomes[outcome]
 	return p.Kind == "guest" || o != changed && o != kept && o != unmatched
@@ -54,7 +54,7 @@ type Policy struct {
 	Parts      []*Part
 }
 
-// Counts returns how many outcomes there are, and how many the policy had.
+// Counts returns the number of outcomes that the policy had, and the number of all outcomes.
 func (p *Policy) Counts() (had, all int) {
 	for _, part := range p.Parts {
 		all += len(part.Outcomes)
@@ -69,9 +69,9 @@ type Report struct {
 	programs map[*policy.Policy]bool // that were added
 }
 
-// Add adds what the programs of policies, which were loaded from docs, counted, and what
-// c counted of their decisions. What was added of the same policy before is added up; a
-// program that was added before counts once.
+// Add adds the counts of policies, which were loaded from docs, and of the decisions that c has
+// counted. Counts for the same policy are added up. Calling Add again with the same compiled
+// policies does not count them twice.
 func (r *Report) Add(policies *mapd.Policies, docs []*mapd.Document, c *Counter) {
 	for _, d := range docs {
 		if p := c.mutator(d); p != nil {
@@ -162,8 +162,8 @@ func position(d *mapd.Document, c policy.Covered, offset int) (line, column int)
 	return d.PosIn(c.Path, c.Expression, line, column)
 }
 
-// Text returns a line for each policy with the share of outcomes that it had, below it
-// those that it never had, and at the end the share of all.
+// Text returns a line for each policy with the share of outcomes that occurred, followed by the
+// outcomes that did not, and at the end the share over all policies.
 func (r *Report) Text() string {
 	var b strings.Builder
 	had, all := 0, 0

@@ -19,8 +19,8 @@ pre { line-height: 1.4; overflow-x: auto }
 <p><span class="all">had every outcome</span> · <span class="some">had some</span> · <span class="none">had none</span>; a tooltip says which.</p>
 `
 
-// HTML returns a page with the source of each file, marked by what its parts had. text
-// returns the content of a file.
+// HTML returns a page with the source of each file, in which parts are marked by their outcomes.
+// text returns the content of a file.
 func (r *Report) HTML(text func(file string) ([]byte, error)) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -46,10 +46,9 @@ func (r *Report) HTML(text func(file string) ([]byte, error)) (string, error) {
 	return b.String(), nil
 }
 
-// marked writes a text in which each character has the mark of the innermost part that
-// it belongs to.
+// marked writes a text. Each character has the mark of the innermost part that contains it.
 func marked(b *strings.Builder, text string, parts []*Part) {
-	// The larger parts first, so that those within them have the last word.
+	// Larger parts come first, so that the marks of parts within them replace theirs.
 	parts = slices.Clone(parts)
 	slices.SortStableFunc(parts, func(a, b *Part) int {
 		if a.EndLine-a.Line != b.EndLine-b.Line {

@@ -16,35 +16,35 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// maxTried bounds the generated requests of one comparison, and maxNamespaces the namespaces
-// that they are in.
+// maxTried bounds the generated requests of one comparison, and maxNamespaces the number of their
+// namespaces.
 const maxTried, maxNamespaces = 20_000, 3
 
-// World is what there is around policies.
+// World has the policies to compare, and the objects that they depend on.
 type World struct {
-	// Policies are the policies and bindings as they were.
+	// Policies are the original policies and bindings.
 	Policies []*unstructured.Unstructured
 	// Context are the other objects: parameters, Namespaces, definitions.
 	Context []*unstructured.Unstructured
-	// Given are objects to compare on besides generated ones.
+	// Given are objects to compare on, besides generated ones.
 	Given []*unstructured.Unstructured
-	// Namespace is that of objects that name none.
+	// Namespace is the namespace of objects that have none.
 	Namespace string
 	// Version is that of the expression language.
 	Version string
-	// Exempt are namespaces that are not compared.
+	// Exempt are namespaces in which the results are not compared.
 	Exempt []string
 }
 
 // Comparison counts the requests on which policies were compared.
 type Comparison struct {
 	Requests, Changed, Refused int
-	// First says what differs; "" is nothing.
+	// First describes the first difference; "" if there is none.
 	First string
 }
 
-// Compare compares policies with their manifests: all that have any. An error is that of ctx,
-// or says why nothing could be compared.
+// Compare compares the original policies with all their manifests. An error is that of ctx, or
+// the reason why nothing could be compared.
 func (w *World) Compare(ctx context.Context, all ...*Policy) (*Comparison, error) {
 	var before, after []*unstructured.Unstructured
 	var namespaces []string
@@ -102,7 +102,7 @@ func (w *World) Compare(ctx context.Context, all ...*Policy) (*Comparison, error
 	return c, nil
 }
 
-// tried returns a manifest with a name that may be given to mapd, in the same order.
+// tried returns a copy of a manifest under a name that mapd accepts, in the same order.
 func tried(u *unstructured.Unstructured) *unstructured.Unstructured {
 	rename := func(name string) string { return strings.TrimSuffix(name, Suffix) + ".static.k8s.to" }
 	u.SetName(rename(u.GetName()))
@@ -120,7 +120,7 @@ func (w *World) load(o mapd.Options, objects []*unstructured.Unstructured) (*map
 	return mapd.Load(o, mapd.File{Name: "policies", Data: text})
 }
 
-// request compares what became of a request with what the other policies make of it.
+// request compares the results of a request under the original policies and under the manifests.
 func (c *Comparison) request(ctx context.Context, is *mapd.Policies, r *mapd.Request, got *mapd.Result) {
 	q := r.Admission
 	c.Requests++

@@ -25,24 +25,24 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Suffix ends the names of manifest policies and their bindings (spec §1.5).
+// Suffix is the required end of the names of manifest policies and their bindings (spec §1.5).
 const Suffix = ".static.k8s.io"
 
-// originAnnotation says which policy, binding and parameter a manifest policy stands for.
+// originAnnotation has the policy, binding and parameter from which a manifest policy was made.
 const originAnnotation = "mapd.dev/exported-from"
 
-// Policy is a policy that is to be exported.
+// Policy is the result of exporting one policy.
 type Policy struct {
 	Name     string
 	Bindings []*binding.Binding
-	// Manifests are what is written for it, in the order in which they run. There are none if
-	// the policy does nothing, or has Problems.
+	// Manifests are the manifest policies, in the order in which they run. There are none if the
+	// policy does nothing or has Problems.
 	Manifests []*Manifest
-	// Problems say what a manifest policy cannot do, and Notes what is different.
+	// Problems describe what no manifest policy can do, and Notes describe differences.
 	Problems, Notes []string
 
 	policy     *policy.Policy
-	own        bool     // it is of mapd's group
+	own        bool     // the policy is of mapd's group
 	namespaces []string // of parameters that depend on the request
 }
 
@@ -50,7 +50,7 @@ type Policy struct {
 type Manifest struct {
 	Policy   *admissionregistrationv1.MutatingAdmissionPolicy
 	Bindings []*admissionregistrationv1.MutatingAdmissionPolicyBinding
-	// Params names the parameter, "" without one.
+	// Params names the parameter, "" if there is none.
 	Params string
 }
 
@@ -65,9 +65,9 @@ func (m *Manifest) Objects() []*unstructured.Unstructured {
 
 // Options configure Export.
 type Options struct {
-	// Env is the expression language of the servers.
+	// Env is the CEL environment of the servers.
 	Env *cel.Env
-	// Own reports whether a policy of that name is of mapd's group.
+	// Own reports whether the policy of that name is of mapd's group.
 	Own func(name string) bool
 	// Only are the policies to export; nil means all.
 	Only []string
@@ -143,7 +143,7 @@ func (p *Policy) export(ctx context.Context, s *policyset.Snapshot, o Options) e
 	return nil
 }
 
-// rollouts refuses what annotations say and a server cannot do.
+// rollouts refuses annotations of mapd that an API server does not support.
 func (p *Policy) rollouts() {
 	rollout := p.policy.Rollout()
 	if rollout.Breaker != nil {
@@ -204,8 +204,9 @@ func (p *Policy) manifest(b *binding.Binding, params string) *Manifest {
 	return &Manifest{Policy: obj, Params: params}
 }
 
-// binding returns a copy of a binding, which selects the namespace of a request if there is one
-// to select.
+// binding returns a copy of a binding without its paramRef. If namespace is not nil, the copy
+// selects that namespace only; otherwise a binding of mapd's group excludes the exempt
+// namespaces.
 func (p *Policy) binding(b *binding.Binding, namespace *string, o Options) *admissionregistrationv1.MutatingAdmissionPolicyBinding {
 	obj := b.Object().DeepCopy()
 	obj.ObjectMeta = metadata(obj.ObjectMeta, b.Name())
@@ -297,7 +298,7 @@ func (p *Policy) inlined(ctx context.Context, s *policyset.Snapshot, b *binding.
 	return nil
 }
 
-// resolve returns the parameters that a paramRef finds for any request, in the order in which
+// resolve returns the parameters that a paramRef selects for any request, in the order in which
 // they are used.
 func resolve(ctx context.Context, params binding.Params, gvk schema.GroupVersionKind, ref *admissionregistrationv1.ParamRef) ([]*unstructured.Unstructured, error) {
 	selector := labels.Everything()
@@ -350,8 +351,8 @@ func (p *Policy) add(b *binding.Binding, params *unstructured.Unstructured, name
 	p.Manifests = append(p.Manifests, m)
 }
 
-// name gives all manifests their names. Servers run manifest policies in the order of their
-// names, which must be that of the policies.
+// name sets the names of all manifests. Servers run manifest policies in the order of their
+// names, which has to be the order of the policies.
 func name(all []*Policy) {
 	var list []*Manifest
 	var bases []string
@@ -409,8 +410,9 @@ func (p *Policy) check(env *cel.Env) {
 	}
 }
 
-// loadable returns why a server would not load a manifest, with its defaults. The Suffix is
-// not looked at: it is refused of what is created through the API.
+// loadable returns the reason why a server would not load a manifest, with defaults set, nil if
+// it would. It ignores the Suffix, which is only refused for policies that are created through
+// the API.
 func loadable(m *Manifest, env *cel.Env) error {
 	for i, u := range m.Objects() {
 		if len(u.GetName()) > validation.DNS1123SubdomainMaxLength {

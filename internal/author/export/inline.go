@@ -13,7 +13,7 @@ import (
 )
 
 // Bounds of a parameter that is written as a literal. Servers refuse expressions of more than
-// 100,000 code points (spec §1.4), and such that are nested too deeply for their parser.
+// 100,000 code points (spec §1.4), and expressions that are nested too deeply for their parser.
 const (
 	maxBytes = 400_000 // code points have up to four
 	maxDepth = 200
@@ -21,7 +21,7 @@ const (
 
 const paramsName = "params"
 
-// expressions returns all expressions of a policy, to be changed: conditions apart from the
+// expressions returns pointers to all expressions of a policy: conditions separately from the
 // others.
 func expressions(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) (conditions, others []*string) {
 	for i := range spec.MatchConditions {
@@ -40,8 +40,8 @@ func expressions(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) (con
 	return conditions, others
 }
 
-// inline has the expressions of a policy read a literal in the place of params, which is nil
-// where they see null.
+// inline replaces params in the expressions of a policy by a literal. A nil params is null in the
+// expressions.
 func inline(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, params *unstructured.Unstructured) error {
 	conditions, others := expressions(spec)
 	var paths [][][]string // of each expression
@@ -90,11 +90,12 @@ func inline(spec *admissionregistrationv1.MutatingAdmissionPolicySpec, params *u
 	return nil
 }
 
-// literal returns an expression for a value. It is dyn, because params is: what fails for a
-// type then fails in a request, as before.
+// literal returns an expression for a value. Its type is dyn, like that of params, so that a
+// wrong type is an error of the request as before, and not of the compiler.
 func literal(v any) string { return "dyn(" + celgen.Constant(v).Text + ")" }
 
-// free returns a name that no variable has: the last of two definitions counts (spec T8).
+// free returns a name that no variable of the policy has, because a second definition would
+// replace the first (spec T8).
 func free(variables []admissionregistrationv1.Variable) string {
 	name := paramsName
 	for i := 2; slices.ContainsFunc(variables, func(v admissionregistrationv1.Variable) bool { return v.Name == name }); i++ {
@@ -103,8 +104,8 @@ func free(variables []admissionregistrationv1.Variable) string {
 	return name
 }
 
-// only returns what is left of a value without the fields that no path leads to or through.
-// An expression that reads these paths does not see the difference.
+// only returns a value without the fields that none of the paths leads to or through. Expressions
+// that read only these paths have the same result.
 func only(v any, paths [][]string) any {
 	m, ok := v.(map[string]any)
 	if !ok || slices.ContainsFunc(paths, func(p []string) bool { return len(p) == 0 }) {

@@ -1,10 +1,10 @@
-// Package fixproof answers one question: does a policy do after a fix of internal/lint what it
-// did before?
+// Package fixproof answers one question: does a policy do the same after a fix of internal/lint
+// as before?
 //
-// It tries both on generated requests. Wherever the policy as it was gives a result, the
-// fixed one has to give the same; where it fails, which is what fixes are for, the fixed one
-// may do anything. This proves as much as the requests show: what they show nothing of is
-// lint.ErrNotShown.
+// It runs both versions on generated requests. For requests for which the old version has a
+// result, the new one must have the same. Where the old version fails, which is what fixes are
+// for, the new one may do anything. This proves no more than the requests show: if they show no
+// effect of the policy, Prove returns lint.ErrNotShown. Start reading at Prover.Prove.
 package fixproof
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// tries is how many requests are made for each of the two policies, and maxKnown how many
-// outcomes a Prover keeps.
+// tries is the number of requests for each of the two policies, and maxKnown the number of
+// outcomes that a Prover caches.
 const tries, maxKnown = 200, 256
 
-// A Prover tries fixes, and remembers what came out, since an editor asks again with every
-// key. The zero value is ready; it is safe for concurrent use.
+// A Prover checks fixes, and caches the results, because an editor asks again with every key. The
+// zero value is ready to use; it is safe for concurrent use.
 type Prover struct {
 	mu    sync.Mutex
 	known map[[2]uint64]error
@@ -35,8 +35,9 @@ type Prover struct {
 
 var seed = maphash.MakeSeed()
 
-// Prove returns an error that says where the policies, which are objects as in a file, differ,
-// or why that cannot be said. It is an Options.Prove of internal/lint.
+// Prove returns an error that says where two versions of a policy differ, or why that cannot be
+// determined. The policies are objects as in a file. It implements Options.Prove of
+// internal/lint.
 func (p *Prover) Prove(ctx context.Context, before, after map[string]any) error {
 	was, is := manifest.Encode(before), manifest.Encode(after)
 	key := [2]uint64{maphash.Bytes(seed, was), maphash.Bytes(seed, is)}
@@ -70,7 +71,8 @@ func compare(ctx context.Context, before, after []byte) error {
 	}
 	shown, matched := false, false
 	var differs error
-	// What tells the old policy's outcomes apart need not tell those of the new one apart.
+	// Requests that exercise the old policy may not exercise the new one, so requests are
+	// generated for both.
 	for _, of := range []*mapd.Policies{was, is} {
 		requests.Sample(ctx, of, tries, func(r *mapd.Request, got *mapd.Result) {
 			if differs != nil || ctx.Err() != nil {
@@ -98,7 +100,7 @@ func compare(ctx context.Context, before, after []byte) error {
 	case shown:
 		return nil
 	case matched && is.Policies()[0].Object().Spec.ParamKind == nil:
-		return nil // it failed before on all that it matches, and not for want of a parameter
+		return nil // the old policy failed on all that it matches, and not because a parameter was missing
 	}
 	return lint.ErrNotShown
 }
@@ -107,7 +109,7 @@ func load(text []byte) (*mapd.Policies, error) {
 	return mapd.Load(mapd.Options{Unbound: true}, mapd.File{Name: "policy", Data: text})
 }
 
-// admit has policies decide a request that was made for others.
+// admit lets policies decide a request that was generated for others.
 func admit(ctx context.Context, policies *mapd.Policies, r *mapd.Request) *engine.Decision {
 	q := r.Admission
 	return policies.Engine().Admit(ctx, &policy.Request{
@@ -117,7 +119,7 @@ func admit(ctx context.Context, policies *mapd.Policies, r *mapd.Request) *engin
 	})
 }
 
-// gives reports whether policies were matched and nothing failed, be it ignored or not.
+// gives reports whether policies matched, and nothing failed, not even with failurePolicy Ignore.
 func gives(d *engine.Decision) bool {
 	if d.Status != nil || len(d.Steps) == 0 || d.Object == nil {
 		return false

@@ -1,8 +1,7 @@
-// Package format answers one question: how do policies stand in a file that a person
-// maintains?
+// Package format answers one question: how are policies laid out in a file that people maintain?
 //
-// Form is how mapd writes policies of its own. Source writes the expressions of policies that
-// somebody else wrote in the same way and leaves the rest of a file alone, byte by byte.
+// Form is the layout of policies that mapd writes itself. Source formats the expressions of other
+// policies in the same way, and leaves the rest of a file unchanged, byte by byte.
 package format
 
 import (
@@ -17,9 +16,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// Source returns a file with the expressions of its policies formatted: those of
-// MutatingAdmissionPolicies and ValidatingAdmissionPolicies, also in Lists. If it returns
-// errors, the file is what it was: each says where a document cannot be read or an expression cannot
+// Source returns a file in which the expressions of MutatingAdmissionPolicies and
+// ValidatingAdmissionPolicies, also within Lists, are formatted. If it returns errors, the file
+// is unchanged. Each error is about a document that cannot be read or an expression that cannot
 // be parsed.
 func Source(ctx context.Context, name string, data []byte) ([]byte, []error) {
 	var failed []error
@@ -57,7 +56,7 @@ type Error struct{ err error }
 func (e *Error) Error() string { return e.err.Error() }
 func (e *Error) Unwrap() error { return e.err }
 
-// maxLists is how deep Lists may be in Lists.
+// maxLists bounds how deep Lists may be nested.
 const maxLists = 8
 
 // collect calls yield with the path and the text of each expression of an object.
@@ -99,8 +98,8 @@ var (
 	validates = append(both[:2:2], field{"validations", [][]string{{"expression"}, {"messageExpression"}}}, field{"auditAnnotations", [][]string{{"valueExpression"}}})
 )
 
-// expressions returns where an object has expressions, nil if it is no policy. The kind of
-// an item may be left to its List.
+// expressions returns the fields of an object that have expressions, nil if it is no policy. An
+// item of a List may omit its kind.
 func expressions(object map[string]any) []field {
 	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)

@@ -1,9 +1,9 @@
-// Package forms answers one question: which fields may a document have that mapd reads, and
-// what are they for?
+// Package forms answers one question: which fields may a document for mapd have, and what are
+// they for?
 //
-// It has the forms of policies, bindings and exceptions, of Gatekeeper's mutators and of
-// suites, as JSON schemas. Editors complete and check documents by them, and the published schemas are made
-// of them. What the fields of other objects are, package openapi knows.
+// It has the forms of policies, bindings and exceptions, of Gatekeeper's mutators and of suites,
+// as JSON schemas. Editors use them to complete and check documents, and the published schemas
+// are made from them. The fields of other objects are in pkg/openapi. Start reading at Of.
 package forms
 
 import (
@@ -19,7 +19,7 @@ import (
 
 //go:generate go test . -run ^TestGenerated$ -update
 
-// Form is a JSON schema, as far as forms use it.
+// Form is a JSON schema, restricted to the keywords that forms use.
 type Form struct {
 	Description string           `json:"description,omitempty"`
 	Type        Types            `json:"type,omitempty"`
@@ -33,7 +33,7 @@ type Form struct {
 	Ref         string           `json:"$ref,omitempty"`
 }
 
-// Types are the names of the types that a value may have; none is any.
+// Types are the names of the types that a value may have; empty: any.
 type Types []string
 
 // UnmarshalJSON reads a name or a list of them.
@@ -46,10 +46,10 @@ func (t *Types) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t))
 }
 
-// Others says what a map or a record may have besides its fields: nothing, or values of a
-// form.
+// Others says which other fields a map or a record may have besides its known ones: none, or
+// values of a form.
 type Others struct {
-	Form *Form // nil: nothing
+	Form *Form // nil: no other fields
 }
 
 // UnmarshalJSON reads false or a schema.
@@ -86,7 +86,7 @@ type kinds struct {
 func read(name string, data []byte) map[string]*Form {
 	var k kinds
 	if err := json.Unmarshal(data, &k); err != nil {
-		panic(fmt.Errorf("%s: %w", name, err)) // part of the program
+		panic(fmt.Errorf("%s: %w", name, err)) // the files are part of the program, so this is a bug
 	}
 	for _, f := range k.Kinds {
 		f.resolve(k.Parts)
@@ -94,7 +94,7 @@ func read(name string, data []byte) map[string]*Form {
 	return k.Kinds
 }
 
-// resolve puts what a reference stands for in its place. A description beside it stays.
+// resolve replaces a reference by its target. A description next to the reference stays.
 func (f *Form) resolve(parts map[string]*Form) {
 	if f == nil {
 		return
@@ -123,7 +123,7 @@ var (
 	suites    = sync.OnceValue(func() *Form {
 		var f Form
 		if err := json.Unmarshal(suiteFile, &f); err != nil {
-			panic(fmt.Errorf("suite.json: %w", err)) // part of the program
+			panic(fmt.Errorf("suite.json: %w", err)) // the file is part of the program, so this is a bug
 		}
 		return &f
 	})
@@ -135,7 +135,7 @@ type Kind struct{ APIVersion, Kind string }
 // nativeVersions are those of Kubernetes' own policies, the newest first.
 var nativeVersions = []string{"v1", "v1beta1", "v1alpha1"}
 
-// Kinds are all kinds that have a form, those first that are written most.
+// Kinds returns all kinds that have a form, the most frequently written first.
 var Kinds = sync.OnceValue(func() (out []Kind) {
 	for _, kind := range []string{api.PolicyKind, api.BindingKind} {
 		for _, version := range nativeVersions {
@@ -179,7 +179,7 @@ func (f *Form) Embedded() bool {
 	return slices.Contains(f.Type, "object") && f.Fields == nil && f.Others == nil
 }
 
-// Values are the values that the form lists, as they are written in YAML.
+// Values returns the values that the form lists, in YAML.
 func (f *Form) Values() (out []string) {
 	all := f.Enum
 	if f.Const != nil {

@@ -1,13 +1,10 @@
-// Package ignore writes the rules by which a GitOps controller ignores what policies write,
-// which it would otherwise revert as drift.
+// Package ignore writes rules that make a GitOps controller ignore fields that policies write.
+// Without such rules it reverts them as drift.
 //
-// A rule names fields of a kind, as narrowly as the controller's rules allow. It names an
-// element of a list by its keys where they allow that: the element at an index may be another
-// one tomorrow. Where only an index tells it, the rule is about one object.
-//
-// Controllers remove the fields of the rules, one after the other, from the object of Git and
-// from that of the cluster, and compare what is left. So an index must be that of the same
-// element in both, and of two indexes the higher one comes first.
+// A rule names fields of a kind, as narrowly as the controller's rules allow. It names an element
+// of a list by its keys if the controller supports that, because the element at an index may be
+// another one tomorrow. If only the index identifies the element, the rule is restricted to one
+// object. Start reading at Rules.Add.
 package ignore
 
 import (
@@ -34,11 +31,11 @@ const (
 	Flux   = "flux"
 )
 
-// Manager is the field manager of what mapd writes into a cluster itself, without a request
-// of somebody else.
+// Manager is the field manager of mapd's own writes, which no user's request has caused.
 const Manager = "mapd-audit"
 
-// Rules are the rules for one controller. The zero value with a controller is usable.
+// Rules are the rules for one controller. They need no initialisation besides the name of the
+// controller.
 type Rules struct {
 	// For is ArgoCD or Flux.
 	For string
@@ -47,14 +44,14 @@ type Rules struct {
 	warnings map[string]bool
 }
 
-// target is what a rule is about: the objects of a kind, or the one that has the name.
+// target says to which objects a rule applies: all objects of a kind, or the one with a name.
 type target struct{ group, kind, namespace, name string }
 
-// step is a part of a place.
+// step is a step of a path.
 type step struct {
 	name string
-	// element is an element of a list: the one with keys or, without keys, the one that has
-	// the index name. each is all of them.
+	// element: the step is an element of a list: the one with keys or, without keys, the one at
+	// the index name. each: all elements.
 	element bool
 	keys    []key
 	each    bool
@@ -62,13 +59,13 @@ type step struct {
 
 type key struct{ name, value string }
 
-// placed reports whether a step is an element that only its index tells from the others.
+// placed reports whether a step is an element that only its index identifies.
 func placed(s step) bool { return s.element && len(s.keys) == 0 }
 
 func isElement(s step) bool { return s.element }
 
-// Add adds the fields that differ between an object and what policies made of it. exact says
-// that the object is one of the controller's, and not a made-up one of its kind.
+// Add adds the fields that differ between an object and the result of policies. exact: the object
+// belongs to the controller, and is not an example of its kind.
 func (r *Rules) Add(gvk schema.GroupVersionKind, exact bool, before, after map[string]any, changes []mapd.Change) {
 	t := target{group: gvk.Group, kind: gvk.Kind}
 	if exact {
@@ -80,7 +77,7 @@ func (r *Rules) Add(gvk schema.GroupVersionKind, exact bool, before, after map[s
 			continue
 		}
 		if empty(c.Before) && empty(c.After) {
-			continue // no policy means that; a rule would be about all that is ever there
+			continue // a rule for such a field would ignore everything that is ever there
 		}
 		parts, err := tree.SplitField(c.Path)
 		if err != nil {
@@ -117,7 +114,7 @@ func inMetadata(object map[string]any, field string) string {
 	return text
 }
 
-// addChange adds what differs at one place.
+// addChange adds the fields that differ at one path.
 func (r *Rules) addChange(t target, exact bool, before, after map[string]any, steps []step, c mapd.Change) {
 	byIndex := placed
 	if r.For == Flux {
@@ -127,7 +124,7 @@ func (r *Rules) addChange(t target, exact bool, before, after map[string]any, st
 			return
 		}
 	}
-	// whole says why a rule is about a whole list.
+	// whole is the reason why the rule is for a whole list.
 	whole := ""
 	if i := shifted(before, after, steps, c, byIndex); i >= 0 {
 		steps, c = steps[:i], mapd.Change{Before: at(before, steps[:i]), After: at(after, steps[:i])}
@@ -149,7 +146,7 @@ func (r *Rules) addChange(t target, exact bool, before, after map[string]any, st
 		return
 	}
 	below := [][]step{nil}
-	if !steps[len(steps)-1].element { // which is there or not as a whole
+	if !steps[len(steps)-1].element { // an element exists or is missing as a whole
 		below = leaves(nil, c.Before, c.After)
 	}
 	for _, leaf := range below {
@@ -167,9 +164,9 @@ func (r *Rules) addChange(t target, exact bool, before, after map[string]any, st
 	}
 }
 
-// addPointer adds what differs at one place for Flux, which compares objects exactly: an object
-// that is empty when its fields are removed differs from none. So a pointer leads to all that
-// only one side has. Of metadata, Flux ignores what only the cluster has.
+// addPointer adds what differs at one path for Flux. Flux compares objects exactly: an object
+// that is empty after its fields were removed differs from a missing one. So the pointer leads to
+// everything that only one side has. Flux ignores metadata that only the cluster has.
 func (r *Rules) addPointer(t target, before, after map[string]any, steps []step, c mapd.Change) {
 	text := jq(steps)
 	numbered := slices.Clone(steps)
@@ -210,8 +207,8 @@ func (r *Rules) addPointer(t target, before, after map[string]any, steps []step,
 	r.add(t, plain(numbered), numbered)
 }
 
-// add adds a field. One that an index tells is of the object that it was seen in: in another
-// object of the kind, another element may be there.
+// add adds a field. If an index identifies it, the rule is for the object in which it was found,
+// because other objects of the kind may have another element at that index.
 func (r *Rules) add(t target, id string, steps []step) {
 	if !slices.ContainsFunc(steps, placed) || t.name == "" {
 		t.namespace, t.name = "", ""
@@ -228,7 +225,7 @@ func (r *Rules) add(t target, id string, steps []step) {
 func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
 func isList(v any) bool   { _, ok := v.([]any); return ok }
 
-// empty reports whether a value is nothing, or a list of nothing.
+// empty reports whether a value is nil, or a list of such values.
 func empty(v any) bool {
 	list, ok := v.([]any)
 	return v == nil || ok && len(list) == 0
@@ -240,8 +237,8 @@ func objects(v any) bool {
 	return slices.ContainsFunc(list, isObject)
 }
 
-// leaves returns the paths below a place at which a value was added or removed: objects are
-// opened, so that a rule is not about what somebody else adds to them.
+// leaves returns the paths, below a path, at which a value was added or removed. It descends into
+// objects, so that a rule does not cover fields that others add to them.
 func leaves(at []step, before, after any) (out [][]step) {
 	open, ok := after.(map[string]any)
 	if before != nil {
@@ -286,8 +283,8 @@ func at(v any, path []step) any {
 	return v
 }
 
-// shifted returns how many steps lead to the first list in which an element that its index
-// tells has another one before and after, -1 if there is none.
+// shifted returns the number of steps to the first list in which the element at an index is not
+// the same before and after; -1 if there is none.
 func shifted(before, after any, steps []step, c mapd.Change, byIndex func(step) bool) int {
 	for i, s := range steps {
 		b, _ := at(before, steps[:i]).([]any)
@@ -298,13 +295,13 @@ func shifted(before, after any, steps []step, c mapd.Change, byIndex func(step) 
 		was, is := find(b, s), find(a, s)
 		if i == len(steps)-1 && placed(s) {
 			if c.Before == nil {
-				was = -1 // what is there is another element
+				was = -1 // another element is at the index now
 			} else if c.After == nil {
 				is = -1
 			}
 		}
 		switch {
-		case was < 0 && is < 0: // below an element that only one side has
+		case was < 0 && is < 0: // below an element that exists on one side only
 		case was >= 0 && is >= 0 && was != is, was < 0 && is < len(b), is < 0 && was < len(a):
 			return i
 		}
@@ -315,7 +312,7 @@ func shifted(before, after any, steps []step, c mapd.Change, byIndex func(step) 
 // Ports have the key protocol, which a manifest may leave out.
 const protocol, defaultProtocol = "protocol", "TCP"
 
-// several reports whether the keys of a step tell no single element of the list at a place.
+// several reports whether the keys of a step match more than one element of the list at a path.
 func several(object any, path []step, s step) bool {
 	list, _ := at(object, path).([]any)
 	i := find(list, s)
@@ -383,7 +380,7 @@ func (r *Rules) warn(format string, args ...any) {
 // inList reports whether a place is in a list.
 func inList(steps []step) bool { return slices.ContainsFunc(steps, isElement) }
 
-// plain is the JSON pointer of a place, in which elements have their indexes.
+// plain returns the JSON pointer of a path, with indices for elements.
 func plain(steps []step) string {
 	out := ""
 	for _, s := range steps {
@@ -431,8 +428,8 @@ func jq(steps []step) string {
 
 var simple = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// quoted is a string of jq, which has the escapes of JSON and \( beside them. Encoders of
-// JSON escape each backslash, so that none of a text begins an escape.
+// quoted returns a string literal of jq, which has the escapes of JSON and also \(. JSON encoders
+// escape every backslash, so the text cannot begin such an escape.
 func quoted(s string) string {
 	var b bytes.Buffer
 	_ = report.WriteJSON(&b, s, "") // a string always has a text

@@ -22,7 +22,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Input is what Read has found.
+// Input has the policies and kinds that Read has found.
 type Input struct {
 	Policies []*policy.Policy
 	// Unreadable are policies that Kyverno would refuse, with the reason.
@@ -32,7 +32,7 @@ type Input struct {
 	crds    []*unstructured.Unstructured
 }
 
-// Unreadable is a policy that cannot be read, and all that is wrong with it.
+// Unreadable is a policy that cannot be read, with all its errors.
 type Unreadable struct {
 	Policy string  `json:"policy"`
 	Errors []error `json:"-"`
@@ -40,7 +40,7 @@ type Unreadable struct {
 }
 
 // Read collects the policies of documents, and the definitions of kinds. Its errors are about
-// documents that cannot be read at all; a policy that Kyverno would refuse is in the result.
+// documents that cannot be read at all; policies that Kyverno would refuse are in the result.
 func Read(inputs []manifest.Input) (*Input, []error) {
 	in := &Input{}
 	var errs []error
@@ -56,7 +56,7 @@ func Read(inputs []manifest.Input) (*Input, []error) {
 	return in, errs
 }
 
-// Add adds a policy or the definition of a kind. Other documents are left alone.
+// Add adds a policy or the definition of a kind, and ignores other documents.
 func (in *Input) Add(d *manifest.Document) {
 	gvk := d.Object.GroupVersionKind()
 	switch {
@@ -82,10 +82,11 @@ type Assessment struct {
 	Source  string `json:"source"`
 	// Totals counts rules by verdict.
 	Totals map[convert.Verdict]int `json:"totals"`
-	// Policies counts policies with a mutate rule, Whole those of which every one is converted.
+	// Policies counts policies with a mutate rule, and Whole those of them whose mutate rules are
+	// all converted.
 	Policies int `json:"policies"`
 	Whole    int `json:"whole"`
-	// Others counts rules that do not mutate, by what they do.
+	// Others counts rules that do not mutate, by their type.
 	Others     map[string]int `json:"otherRules,omitempty"`
 	Rules      []Row          `json:"rules"`
 	Unreadable []Unreadable   `json:"unreadable,omitempty"`
@@ -133,7 +134,7 @@ func Assess(in *Input) (*Assessment, error) {
 	return a, nil
 }
 
-// rank puts first what needs a decision.
+// rank sorts verdicts: those that need a decision come first.
 func rank(v convert.Verdict) int { return -slices.Index(convert.Verdicts, v) }
 
 // OK reports whether every rule is converted exactly.
@@ -141,7 +142,7 @@ func (a *Assessment) OK() bool {
 	return len(a.Unreadable) == 0 && len(a.Rules) == a.Totals[convert.Exact]
 }
 
-// sentences are the totals in words.
+// sentences describe the totals.
 func (a *Assessment) sentences() []string {
 	var counts []string
 	for _, v := range convert.Verdicts {

@@ -18,12 +18,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// matches is the variable for the match conditions of a MutatingPolicy.
+// matches is the name of the variable for the match conditions of a MutatingPolicy.
 const matches = "kyverno_matches"
 
-// celReference is a MutatingPolicy as it was written: its variables stay where they are, and its
-// conditions, which may use them, decide in each mutation. For a controller of Pods it is what the
-// policy does to the Pod of the template, which is what Kyverno's autogen is for.
+// celReference returns the reference for a MutatingPolicy: the policy as it was written. Its
+// variables stay, and its conditions, which may use them, are evaluated in each mutation. For a
+// Pod controller, the reference is what the policy does to the Pod of the template, because that
+// is the purpose of Kyverno's autogen.
 func celReference(r *convert.Result, types *openapi.Types) (verify.Reference, error) {
 	s := r.Policy.CEL
 	original, binding := r.Units[0].Policy.DeepCopy(), r.Units[0].Binding
@@ -71,7 +72,7 @@ func celReference(r *convert.Result, types *openapi.Types) (verify.Reference, er
 	}, nil
 }
 
-// templateOf is where a kind has the template of its Pods; nil if it has none.
+// templateOf returns the path of a kind's Pod template; nil if it has none.
 func templateOf(gvk schema.GroupVersionKind) []string {
 	switch {
 	case gvk.Kind == "CronJob":
@@ -85,7 +86,7 @@ func templateOf(gvk schema.GroupVersionKind) []string {
 // inTemplate are the parts of metadata that a template has for its Pods.
 var inTemplate = []string{"labels", "annotations"}
 
-// podOf returns the Pod of a template. What its metadata lacks is that of the controller.
+// podOf returns the Pod of a template. Metadata that the template lacks is the controller's.
 func podOf(object map[string]any, at []string) (map[string]any, bool) {
 	template, ok, _ := unstructured.NestedMap(object, at...)
 	if !ok {
@@ -104,7 +105,7 @@ func podOf(object map[string]any, at []string) (map[string]any, bool) {
 	return pod, true
 }
 
-// withPod returns a controller whose template has what a Pod has.
+// withPod returns a controller with the fields of a Pod in its template.
 func withPod(object, pod map[string]any, at []string) map[string]any {
 	out := runtime.DeepCopyJSON(object)
 	template, _, _ := unstructured.NestedMap(out, at...)
@@ -130,7 +131,7 @@ var (
 	celText = regexp.MustCompile(`"([^"\\\n]{0,200})"|'([^'\\\n]{0,200})'`)
 )
 
-// collectCEL collects what the expressions of a MutatingPolicy mention.
+// collectCEL collects the literals and fields in the expressions of a MutatingPolicy.
 func (l *literals) collectCEL(p *policy.Policy) {
 	s := p.CEL
 	for _, t := range s.Expressions() {

@@ -13,9 +13,9 @@ import (
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
-// configMapsOf makes the ConfigMaps that the rules of a policy read, with the keys that they ask for:
-// for each namespace that objects have, if the namespace has a variable. Some are missing, and some
-// lack a key.
+// configMapsOf makes the ConfigMaps that the rules of a policy read, with the keys that the rules
+// use. If the namespace contains a variable, there is one for each namespace of the generated
+// objects. Some ConfigMaps are missing, and some lack a key.
 func configMapsOf(p *policy.Policy, l *literals) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	if p.Rules == nil {
@@ -52,7 +52,7 @@ func configMapsOf(p *policy.Policy, l *literals) map[string]map[string]string {
 	return all
 }
 
-// contextsOf returns the contexts of all rules, and of what is in them.
+// contextsOf returns the contexts of all rules, including those within foreach.
 func contextsOf(s *policy.Spec) (all []policy.Context) {
 	var each func([]policy.ForEach)
 	each = func(list []policy.ForEach) {
@@ -70,7 +70,7 @@ func contextsOf(s *policy.Spec) (all []policy.Context) {
 	return all
 }
 
-// parameters are ConfigMaps as objects, in the order of their namespaces and names.
+// parameters returns ConfigMaps as objects, sorted by namespace and name.
 func parameters(all map[string]map[string]string) (params []*unstructured.Unstructured) {
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		namespace, name, _ := strings.Cut(id, "/")

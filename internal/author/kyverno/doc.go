@@ -1,7 +1,7 @@
-// Package kyverno answers one question: which of Kyverno's policies can be native policies, and
-// what stands in the way of the others?
+// Package kyverno answers one question: which of Kyverno's policies can be converted to native
+// policies, and what prevents the others?
 //
-// An Assessment has a verdict for each mutate rule and prints it as a table, JSON, Markdown or a
-// page; Files are the policies that do what the rules did. What a rule becomes is decided in
+// An Assessment has a verdict for each mutate rule, and is printed as a table, JSON, Markdown or
+// a page. Files returns the converted policies. The conversion itself is in
 // internal/kyverno/convert. Start with Read.
 package kyverno

@@ -31,8 +31,8 @@ func (a *Assessment) Collisions() []string {
 	return out
 }
 
-// Files returns a file for each policy of Kyverno of which something is converted: policies and
-// bindings of an API group, below a comment.
+// Files returns a file for each of Kyverno's policies with a converted rule: a comment, and the
+// policies and bindings, of the API group group.
 func (a *Assessment) Files(group string) []migrate.File {
 	var out []migrate.File
 	for _, r := range a.Results {
@@ -56,7 +56,8 @@ func (a *Assessment) Files(group string) []migrate.File {
 	return out
 }
 
-// header is the comment at the top of a file: what it was made from and how exactly it does that.
+// header returns the comment at the top of a file: the source of the policies, and how exactly
+// they have its effect.
 func header(r *convert.Result) string {
 	var b strings.Builder
 	for _, rule := range r.Rules {

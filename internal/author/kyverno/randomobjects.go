@@ -20,26 +20,28 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Objects makes objects that a policy may be about.
+// Objects generates objects for a policy.
 type Objects struct {
 	*literals
-	// ConfigMaps are the data of those that the rules read, by namespace/name. Some are missing.
+	// ConfigMaps has the data of the ConfigMaps that the rules read, by namespace/name. Some are
+	// missing.
 	ConfigMaps map[string]map[string]string
 }
 
-// NewObjects returns what makes objects of some kinds for a policy. Their containers may have these
-// images, too.
+// NewObjects returns a generator of objects of some kinds for a policy. The containers may also
+// have the given images.
 func NewObjects(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVersionKind, images ...string) *Objects {
 	l := literalsOf(p, types, kinds)
 	l.images = append(l.images, images...)
 	return &Objects{l, configMapsOf(p, l)}
 }
 
-// Object returns the object at i, the same one for the same seed. It has none if a server would not
-// take it. It must not be called at the same time by two.
+// Object returns the object with number i, which is always the same for the same seed. It has
+// none if a server would not accept it. It is not safe for concurrent use.
 func (o *Objects) Object(seed uint64, i int) verify.Object { return o.object(seed, i) }
 
-// literals is what a policy mentions: the objects that are made for it have some of that.
+// literals has the texts, labels, names and fields in a policy. Generated objects have some of
+// them.
 type literals struct {
 	types         *openapi.Types
 	kinds         []schema.GroupVersionKind
@@ -97,7 +99,7 @@ func literalsOf(p *policy.Policy, types *openapi.Types, kinds []schema.GroupVers
 	return l
 }
 
-// concrete returns a text that a pattern matches, or just not.
+// concrete turns a pattern into a text that matches it, or that just does not.
 var concrete = pattern{strings.NewReplacer("?*", "any", "*", "x", "?", "y")}
 
 type pattern struct{ wildcards *strings.Replacer }
@@ -108,7 +110,7 @@ func (p pattern) Replace(s string) string {
 	return p.wildcards.Replace(strings.TrimPrefix(strings.TrimSpace(first), "!"))
 }
 
-// bare returns the name of a field without the marks of an anchor.
+// bare returns the name of a field without its anchor.
 func bare(key string) string {
 	if i := strings.IndexByte(key, '('); (i == 0 || i == 1) && strings.HasSuffix(key, ")") {
 		return key[i+1 : len(key)-1]
@@ -161,7 +163,7 @@ func (l *literals) mentions(path []string) {
 	}
 }
 
-// field collects what one field of a policy says.
+// field collects the literals in one field of a policy.
 func (l *literals) field(name string, v any) {
 	all, _ := v.([]any)
 	m, _ := v.(map[string]any)
@@ -252,7 +254,7 @@ func kindsOf(r *convert.Result, types *openapi.Types) (out []schema.GroupVersion
 	return out
 }
 
-// maker makes one object.
+// maker generates one object.
 type maker struct {
 	*rand.Rand
 	*literals
@@ -262,8 +264,8 @@ func (g *maker) chance(p int) bool { return g.IntN(100) < p }
 
 func pick[T any](g *maker, from ...T) T { return from[g.IntN(len(from))] }
 
-// object returns the object at i, the same one for the same seed. It tries again, a few times, if a
-// server would not take one.
+// object returns the object with number i, which is always the same for the same seed. If a
+// server would not accept it, object tries again a few times.
 func (l *literals) object(seed uint64, i int) (o verify.Object) {
 	g := &maker{rand.New(rand.NewPCG(seed, uint64(i))), l}
 	for range 4 {
@@ -355,8 +357,8 @@ var keyOf = map[string]string{
 	"imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip", "topologySpreadConstraints": "topologyKey",
 }
 
-// allowed reports whether no list has two elements with one key, or one without, and whether Pods
-// have containers. Servers refuse most other objects, but not before admission.
+// allowed reports whether the elements of all lists have different keys, and whether Pods have
+// containers. Servers refuse most other objects, but only after admission.
 func allowed(obj map[string]any) bool {
 	kind, _ := obj["kind"].(string)
 	for _, at := range [][]string{{"spec"}, {"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}} {
@@ -401,7 +403,7 @@ func distinct(v any) bool {
 	return true
 }
 
-// some returns labels, with some of those that the policy mentions.
+// some returns m, with some of the labels in the policy added.
 func (g *maker) some(m map[string]string) map[string]string {
 	if m == nil && g.chance(40) {
 		return nil
@@ -428,7 +430,7 @@ func (g *maker) some(m map[string]string) map[string]string {
 	return out
 }
 
-// valid returns those labels that a server takes.
+// valid returns the labels that a server accepts.
 func (l *literals) valid(labels map[string]string) map[string]string {
 	maps.DeleteFunc(labels, func(_, v string) bool {
 		takes, ok := l.takes[v]
@@ -441,8 +443,9 @@ func (l *literals) valid(labels map[string]string) map[string]string {
 	return labels
 }
 
-// set gives a field that an expression names, that at a place of paths, a value that it may be compared with, or none. The
-// value has the type of the one that is there, or else any.
+// set sets a field that an expression reads, with index at in paths, to a value that it may be
+// compared with, or removes it. The value has the type of the old one; without an old one it may
+// have any type.
 func (g *maker) set(gvk schema.GroupVersionKind, obj map[string]any, at int) {
 	path := g.paths[at]
 	typ, ok := g.scalars[scalarField{gvk, at}]
@@ -601,8 +604,8 @@ var (
 	}
 )
 
-// maybe gives an object each field that it has by chance. The values are copies, which a patch may
-// be blended into.
+// maybe sets each field of an object with a given probability. The values are copies, because
+// blend may change them.
 func (g *maker) maybe(obj map[string]any, fields []possible) {
 	for i := range fields {
 		if f := &fields[i]; g.chance(f.p) {
@@ -622,8 +625,8 @@ func (g *maker) container(n int, used map[string]bool) map[string]any {
 	return c
 }
 
-// blend puts parts of an overlay into an object, some of them changed, so that the policy finds
-// them there.
+// blend copies parts of an overlay into an object, and changes some of them, so that the policy
+// finds values to change.
 func (g *maker) blend(obj, patch map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(patch)) {
 		name := bare(key)

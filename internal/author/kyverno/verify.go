@@ -22,21 +22,22 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Verification compares rules with the policies that were written for them, on the same objects.
+// Verification compares rules with the policies to which they were converted, on the same
+// objects.
 type Verification struct {
 	Version string `json:"mapd"`
 	Source  string `json:"source"`
 	Seed    uint64 `json:"seed"`
-	// Generated is how many objects were generated for each comparison; Given are those that took
-	// part in all of them.
+	// Generated is the number of objects that were generated for each comparison; Given is the
+	// number of objects that were used in all of them.
 	Generated int          `json:"generated"`
 	Given     int          `json:"given"`
 	Rules     []Comparison `json:"rules"`
-	// Left are rules that are not converted, so that there is nothing to compare.
+	// Left is the number of rules that are not converted, which cannot be compared.
 	Left int `json:"notConverted"`
 
 	verifier *verify.Verifier
-	// rows has, for each task of the verifier, its comparison.
+	// rows has the index of the comparison for each task of the verifier.
 	rows []int
 }
 
@@ -45,29 +46,30 @@ type Comparison struct {
 	Policy  string          `json:"policy"`
 	Rule    string          `json:"rule"` // "" for all together
 	Verdict convert.Verdict `json:"verdict"`
-	// Objects is how many were compared. Equal + Reordered + Explained + Different are as many.
+	// Objects is the number of compared objects, the sum of Equal, Reordered, Explained and
+	// Different.
 	Objects int `json:"objects"`
-	// Equal is how many came out the same, and Changed and Refused how many of those were changed
-	// or refused by Kyverno at all.
+	// Equal is the number of objects with equal results. Changed and Refused are the numbers of
+	// those that Kyverno changed or refused.
 	Equal   int `json:"equal"`
 	Changed int `json:"changed"`
 	Refused int `json:"refused"`
-	// Reordered came out the same but for the order of a list, and Explained differ in the way that
-	// the verdict names.
+	// Reordered is the number of results that differ in the order of a list only, and Explained
+	// the number of those that differ as the verdict says.
 	Reordered int `json:"equalButForOrder"`
 	Explained int `json:"explained"`
 	Different int `json:"different"`
-	// NotAllowed are objects that their kind does not allow, and NotVerified such for which it is
-	// not known what Kyverno does; Why has the first reason.
+	// NotAllowed is the number of invalid objects, and NotVerified the number of those for which
+	// Kyverno's result is not known; Why has the first reason.
 	NotAllowed  int    `json:"notAllowed,omitempty"`
 	NotVerified int    `json:"notVerified,omitempty"`
 	Why         string `json:"why,omitempty"`
-	// Invalid says why a server refuses what was written.
+	// Invalid is the reason why a server would refuse the converted policy.
 	Invalid string `json:"invalid,omitempty"`
 	First   *First `json:"first,omitempty"`
 }
 
-// First is the first object that came out differently, reduced to what matters.
+// First is the first object with different results, reduced to the fields that matter.
 type First struct {
 	Origin    string         `json:"origin"`
 	Operation string         `json:"operation"`
@@ -81,7 +83,7 @@ type First struct {
 	disagreement *verify.Disagreement
 }
 
-// Verifier returns what compares the rules of an assessment with their policies.
+// Verifier returns a Verification of the rules of an assessment.
 func (a *Assessment) Verifier() *Verification {
 	v := &Verification{Version: a.Version, Source: a.Source, Rules: []Comparison{}}
 	var tasks []verify.Task
@@ -147,8 +149,8 @@ func (a *Assessment) Verifier() *Verification {
 	return v
 }
 
-// alone converts one rule of a policy. The others stay as rules that do nothing, because what they
-// match decides for which controllers Kyverno makes rules.
+// alone returns the policy with one converted rule. The other rules stay without an effect,
+// because their match blocks influence for which controllers Kyverno generates rules.
 func (a *Assessment) alone(p *policy.Policy, name string) *convert.Result {
 	one, spec := *p, *p.Rules
 	spec.Rules = slices.Clone(spec.Rules)
@@ -185,7 +187,7 @@ func worst(r *convert.Result) convert.Verdict {
 	return out
 }
 
-// reference is Kyverno, as far as the interpreter knows it.
+// reference returns the result of Kyverno, as the interpreter predicts it.
 func reference(p *interpret.Policy, configMaps map[string]map[string]string) verify.Reference {
 	return func(ctx context.Context, r verify.Request) (verify.Result, error) {
 		out, err := p.Mutate(ctx, interpret.Request{
@@ -199,8 +201,8 @@ func reference(p *interpret.Policy, configMaps map[string]map[string]string) ver
 	}
 }
 
-// Check compares everything on one object, and CheckGenerated on n objects that are made for each
-// comparison from what its policy mentions.
+// Check runs all comparisons on one object, and CheckGenerated runs each on n objects that are
+// generated from its policy.
 func (v *Verification) Check(ctx context.Context, o verify.Object) {
 	v.Given++
 	v.verifier.Check(ctx, o)
@@ -211,7 +213,7 @@ func (v *Verification) CheckGenerated(ctx context.Context, seed uint64, n int) {
 	v.verifier.CheckGenerated(ctx, seed, n)
 }
 
-// Finish fills in the results.
+// Finish computes the results.
 func (v *Verification) Finish() {
 	for i, o := range v.verifier.Outcomes() {
 		c := &v.Rules[v.rows[i]]
@@ -225,13 +227,13 @@ func (v *Verification) Finish() {
 	}
 }
 
-// OK reports whether no comparison found a difference that its verdict does not name.
+// OK reports whether no comparison found a difference that its verdict does not announce.
 func (v *Verification) OK() bool {
 	return !slices.ContainsFunc(v.Rules, func(c Comparison) bool { return c.Invalid != "" || c.Different > 0 })
 }
 
-// Complete reports whether each comparison compared an object, and whether there is one if
-// there are rules.
+// Complete reports whether every comparison compared at least one object, and whether there is a
+// comparison if there are rules.
 func (v *Verification) Complete() bool {
 	return (len(v.Rules) > 0 || v.Left == 0) && !slices.ContainsFunc(v.Rules, func(c Comparison) bool { return c.Objects == 0 })
 }

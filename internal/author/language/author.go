@@ -18,7 +18,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// author is an expression of a policy, and what may be said in it.
+// author is an expression of a policy, with the names that it can use.
 type author struct {
 	ctx    context.Context
 	site   site
@@ -26,7 +26,8 @@ type author struct {
 	doc    *manifest.Document
 	prefix string // of the policy in its document: "items[0]."
 	spec   admissionregistrationv1.MutatingAdmissionPolicySpec
-	// part and index say which expression it is; before are the variables defined there.
+	// part and index identify the expression; before are the variables that are defined before
+	// it.
 	part   string
 	index  int
 	before int
@@ -39,7 +40,7 @@ type author struct {
 	tokens []layout.Token
 }
 
-// maxWork bounds what resolving one place does.
+// maxWork bounds the work to resolve the names at one position.
 const maxWork = 20_000
 
 // author returns the expression at an offset of a file, nil if there is none.
@@ -72,7 +73,7 @@ func (w *Workspace) author(ctx context.Context, f *file, offset int) *author {
 	if err != nil {
 		return nil
 	}
-	_ = json.Unmarshal(text, &a.spec) // what cannot be decoded is not there
+	_ = json.Unmarshal(text, &a.spec) // what cannot be decoded is left out
 	a.before = len(a.spec.Variables)
 	switch a.part {
 	case "variables":
@@ -109,17 +110,17 @@ func (w *Workspace) author(ctx context.Context, f *file, offset int) *author {
 	}
 	a.scope = env.Within(ctx).Scope(cel.Vars{Params: a.spec.ParamKind != nil, Variables: a.part != "matchConditions"})
 	for _, v := range a.spec.Variables[:a.before] {
-		_ = a.scope.Define(v.Name, v.Expression) // one that does not compile has no type
+		_ = a.scope.Define(v.Name, v.Expression) // a variable that does not compile has no type
 	}
 	a.tokens, _ = layout.Tokens(s.text)
 	return a
 }
 
-// maxKinds bounds how many kinds of a policy are looked at.
+// maxKinds bounds the kinds of a policy whose schemas are used.
 const maxKinds = 16
 
-// policyAt returns the document at a site, and the object at a path of it: the items of
-// Lists. While the document is no YAML, it is the one that was read last.
+// policyAt returns the document at a site, and the object at a path of it, for items of Lists.
+// While the document is not valid YAML, it is the last valid version.
 func (f *file) policyAt(s *site, path []string) (*manifest.Document, map[string]any) {
 	d := readDocument(f.name, s.without(f.text))
 	if d == nil {

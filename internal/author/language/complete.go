@@ -23,7 +23,7 @@ const (
 	ValueItem    ItemKind = "value"
 )
 
-// A Completion is something that may stand at the cursor.
+// A Completion is a text that can be inserted at the cursor.
 type Completion struct {
 	Label  string   `json:"label"`
 	Kind   ItemKind `json:"kind"`
@@ -32,12 +32,12 @@ type Completion struct {
 	Edit   Edit     `json:"edit"`
 }
 
-// maxCompletions bounds an answer.
+// maxCompletions bounds the completions in an answer.
 const maxCompletions = 1000
 
-// Complete returns what may stand at a position. In an expression that is fields of objects by
-// the schemas of the kinds that the policy matches, variables, functions, types; elsewhere keys
-// and values by the form of the document.
+// Complete returns the completions at a position. In an expression, these are fields of objects
+// by the schemas of the kinds that the policy matches, variables, functions and types. Elsewhere
+// they are keys and values by the form of the document.
 func (w *Workspace) Complete(ctx context.Context, name string, at Position) ([]Completion, error) {
 	f, err := w.file(name)
 	if err != nil {
@@ -48,7 +48,7 @@ func (w *Workspace) Complete(ctx context.Context, name string, at Position) ([]C
 		return w.completeYAML(f, offsetOf(f.text, at)), ctx.Err()
 	}
 	c := completer{author: a}
-	// The tokens before the cursor, without the word that it is in.
+	// The tokens before the cursor, without the word at the cursor.
 	tokens, last := a.split(a.site.cursor)
 	from := a.site.cursor
 	if last != nil {
@@ -72,8 +72,8 @@ func (w *Workspace) Complete(ctx context.Context, name string, at Position) ([]C
 	return c.items[:min(len(c.items), maxCompletions)], ctx.Err()
 }
 
-// split returns the tokens that end before an offset, and the one that it is in or behind,
-// if that can go on.
+// split returns the tokens that end before an offset, and the one at the offset if typing can
+// extend it.
 func (a *author) split(offset int) (tokens []layout.Token, in *layout.Token) {
 	for i := range a.tokens {
 		t := &a.tokens[i]
@@ -108,7 +108,7 @@ func (c *completer) insert(label, text string, kind ItemKind, detail, doc string
 	c.items = append(c.items, Completion{label, kind, detail, doc, Edit{c.where, text}})
 }
 
-// at collects what may stand behind tokens.
+// at collects the completions after tokens.
 func (c *completer) at(tokens []layout.Token) {
 	n := len(tokens)
 	if n > 0 && isSign(tokens[n-1], ".") || n > 1 && isSign(tokens[n-1], "?") && isSign(tokens[n-2], ".") {
@@ -126,7 +126,7 @@ func (c *completer) at(tokens []layout.Token) {
 	c.globals(tokens)
 }
 
-// members collects what may stand behind the dot at an index.
+// members collects the completions after the dot at an index.
 func (c *completer) members(tokens []layout.Token, dot int, optional bool) {
 	from := receiver(tokens, dot)
 	chain := tokens[from:dot]
@@ -178,8 +178,8 @@ func (c *completer) namespaced(chain []layout.Token) {
 	}
 }
 
-// functions collects functions with or without a target; receivers are the types that it may
-// have, none for any.
+// functions collects functions with or without a receiver. receivers are the types that the
+// receiver may have; empty: any.
 func (c *completer) functions(member bool, receivers []string) {
 	all, err := c.scope.Functions(c.want)
 	if err != nil {
@@ -210,7 +210,7 @@ func takes(f *cel.Function, receiver string) bool {
 	})
 }
 
-// literal collects the fields that may stand in a literal, without those that do.
+// literal collects the fields of a literal that are not set yet.
 func (c *completer) literal(typ []string, set []string) {
 	if typ[0] == patchType {
 		for _, name := range []string{"from", "op", "path", "value"} {
@@ -244,7 +244,7 @@ func (c *completer) types(names []string) {
 	}
 }
 
-// globals collects what an expression may begin with.
+// globals collects what can begin an expression.
 func (c *completer) globals(tokens []layout.Token) {
 	for in := c.around(tokens); in != nil; in = in.outer {
 		c.add(in.name, VariableItem, in.value.describe(), "")
@@ -297,8 +297,8 @@ func typeName(tokens []layout.Token) (names []string, ok bool) {
 	return names, len(tokens)%2 == 1
 }
 
-// literalAround returns the type of the literal whose field begins behind tokens, and the
-// fields that it has so far.
+// literalAround returns the type of the literal in which a field begins after tokens, and the
+// fields that it already has.
 func literalAround(tokens []layout.Token) (typ, set []string, ok bool) {
 	n := len(tokens)
 	if n < 2 || !isSign(tokens[n-1], "{") && !isSign(tokens[n-1], ",") && !isSign(tokens[n-1], "?") {
@@ -324,7 +324,7 @@ func literalAround(tokens []layout.Token) (typ, set []string, ok bool) {
 	return nil, nil, false
 }
 
-// object is the value of a literal of a type such as Object.spec.
+// object returns the value that a literal of a type such as Object.spec represents.
 func (a *author) object(typ []string) value {
 	v := root(a.kinds...)
 	for _, name := range typ[1:] {
@@ -333,8 +333,8 @@ func (a *author) object(typ []string) value {
 	return v
 }
 
-// within returns the elements of a list, and everything else as it is: literals of elements
-// are named after their list.
+// within returns the element if v is a list, and v otherwise, because the type of an element
+// literal has the name of its list.
 func (v value) within() value {
 	if len(v.spots) > 0 && v.spots[0].Type().List != nil {
 		return v.each()
@@ -346,7 +346,7 @@ func (v value) structured() bool {
 	return slices.ContainsFunc(v.spots, func(s spot) bool { return s.Type().Map != nil })
 }
 
-// isName reports whether a field can stand behind a dot.
+// isName reports whether a field can be written after a dot.
 func isName(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c != '_' && (c|0x20 < 'a' || c|0x20 > 'z') && (i == 0 || c < '0' || c > '9') {
@@ -356,7 +356,7 @@ func isName(name string) bool {
 	return name != ""
 }
 
-// typed is resolve, with what the type checker says if the schemas say nothing.
+// typed is resolve, but falls back to the type checker if the schemas do not know the expression.
 func (a *author) typed(tokens []layout.Token, in *bound) value {
 	v := a.resolve(tokens, in)
 	if v.known() || len(tokens) == 0 {
@@ -421,7 +421,7 @@ func describe(s spot, depth int) string {
 	return ""
 }
 
-// receivers are the types in CEL that a value may have, none for any.
+// receivers returns the CEL types that a value may have; empty: any.
 func (v value) receivers() (out []string) {
 	if v.optional {
 		return []string{"optional_type"}
@@ -457,7 +457,7 @@ func (v value) receivers() (out []string) {
 	return out
 }
 
-// document returns what a value is for.
+// document returns the description of a value.
 func (v value) document() string {
 	for _, s := range v.spots {
 		if text := s.kind.Describe(s.path...); text != "" {

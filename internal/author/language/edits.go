@@ -6,25 +6,25 @@ import (
 	"unicode/utf8"
 )
 
-// Position is a place in a text as editors count: lines and UTF-16 code units, from 0 on.
+// Position is a position in a text as editors count it: line and UTF-16 code unit, from 0.
 type Position struct {
 	Line      int `json:"line"`
 	Character int `json:"character"`
 }
 
-// Range is what is from Start to before End.
+// Range is the text from Start up to, but not including, End.
 type Range struct {
 	Start Position `json:"start"`
 	End   Position `json:"end"`
 }
 
-// Edit puts a text in the place of a range.
+// Edit replaces a range by a text.
 type Edit struct {
 	Range Range  `json:"range"`
 	Text  string `json:"newText"`
 }
 
-// Change is what an editor did to a text. Without a range it is the whole text.
+// Change is a change of a text by an editor. Without a range, it replaces the whole text.
 type Change struct {
 	Range *Range `json:"range,omitempty"`
 	Text  string `json:"text"`
@@ -35,9 +35,8 @@ var (
 	errTooLong = errors.New("the document is too large")
 )
 
-// Apply returns a text after changes, each of which is about the text that the one before
-// left. A position behind the end of a line is its end, and one behind the last line is the
-// end of the text.
+// Apply applies changes to a text, each to the result of the one before. A position after the end
+// of a line stands for the end of the line, and one after the last line for the end of the text.
 func Apply(text string, changes ...Change) (string, error) {
 	for _, c := range changes {
 		if c.Range == nil {
@@ -142,8 +141,7 @@ func offsetAt(text string, line, column int) int {
 	return at
 }
 
-// difference returns the edits that make one text of another: one, of the lines that are
-// not the same.
+// difference returns the edits that change before to after: one edit, for the lines that differ.
 func difference(before, after string) []Edit {
 	if before == after {
 		return nil

@@ -11,7 +11,7 @@ import (
 // overlaps reports whether ranges have a place in common.
 func overlaps(a, b Range) bool { return !before(a.End, b.Start) && !before(b.End, a.Start) }
 
-// nearAction writes what may be meant by the finding's word.
+// nearAction returns an action that replaces a finding's word by the likely correction.
 func nearAction(text string, finding *lint.Finding, at Range) []Action {
 	start, ok := writtenAt(text, finding.Line, finding.Column, finding.Written)
 	d := diagnostic(text, finding)
@@ -21,7 +21,8 @@ func nearAction(text string, finding *lint.Finding, at Range) []Action {
 	return []Action{{Title: "Write " + finding.Near, Diagnostic: &d, Edits: []Edit{{rangeOf(text, start, start+len(finding.Written)), finding.Near}}}}
 }
 
-// corrections write what may be meant by fields and values that the form of a document does not have.
+// corrections returns actions that replace fields and values which the form of the document does
+// not have by similar ones that it has.
 func (w *Workspace) corrections(f *file, at Range) (out []Action) {
 	for _, m := range w.check(f) {
 		d := m.diagnostic(f.text)
@@ -34,7 +35,7 @@ func (w *Workspace) corrections(f *file, at Range) (out []Action) {
 	return out
 }
 
-// skeletons are what is written for required fields of policies.
+// skeletons are the texts that completions inserts for required fields of policies.
 var skeletons = map[string]string{
 	"reinvocationPolicy": "Never",
 	"matchConstraints":   "\n  resourceRules:\n  - apiGroups: [\"\"]\n    apiVersions: [v1]\n    operations: [CREATE]\n    resources: [pods]",
@@ -46,8 +47,8 @@ var skeletons = map[string]string{
 	"resources":          "[pods]",
 }
 
-// completions write the fields that the form of a policy or a binding requires and the document
-// does not have.
+// completions returns actions that insert fields which the form of a policy or a binding requires
+// and the document lacks.
 func (w *Workspace) completions(f *file, at Range) (out []Action) {
 	p := placeAt(f.text, offsetOf(f.text, at.Start))
 	for n := range p.nodes {
@@ -55,7 +56,7 @@ func (w *Workspace) completions(f *file, at Range) (out []Action) {
 		if len(node.keys) == 0 || len(out) >= maxActions {
 			continue
 		}
-		// The place of a mapping is its key, or the whole of an element.
+		// The place of a mapping is its key, or the whole element.
 		end := p.nodes[node.keys[0]].at
 		if !overlaps(rangeOf(f.text, node.at, max(end, node.at)), at) {
 			continue
@@ -76,7 +77,8 @@ func (w *Workspace) completions(f *file, at Range) (out []Action) {
 	return out
 }
 
-// insertion writes a field before the first one of a mapping in block style.
+// insertion returns an action that inserts a field before the first one of a mapping in block
+// style.
 func insertion(text string, p *place, n int, name string) (Action, bool) {
 	value := skeletons[name]
 	if name == "patchType" {
@@ -105,8 +107,8 @@ func insertion(text string, p *place, n int, name string) (Action, bool) {
 	return Action{Title: "Add " + name, Diagnostic: &d, Edits: []Edit{{Range{where, where}, field}}}, true
 }
 
-// bindingFor adds a binding behind the policies of a range that have none. The findings are those
-// of the file alone.
+// bindingFor returns an action that adds a binding after a policy without one in a range.
+// findings are those of the file alone.
 func (w *Workspace) bindingFor(f *file, findings []lint.Finding, at Range) (out []Action) {
 	for i := range findings {
 		finding := &findings[i]

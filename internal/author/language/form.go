@@ -12,23 +12,23 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// form is what may stand at a place of a document: by the JSON schema of what mapd reads, or by the
+// form describes what is valid at a place of a document: a JSON schema of package forms, or the
 // schema of a kind.
 type form interface {
 	fields() []string
-	// field returns the form of a field or of a key of a map, nil if nothing is known of it.
+	// field returns the form of a field or of a map's key, nil if it is not known.
 	field(name string) form
-	// element returns the form of the elements of a list, nil if there is no list.
+	// element returns the form of a list's elements, nil if the value is no list.
 	element() form
-	// refuses reports whether there is no such field.
+	// refuses reports whether the field is not valid.
 	refuses(name string) bool
 	needs() []string
-	// scalar is "string", "boolean", "number", or "" for what is none of them alone.
+	// scalar returns "string", "boolean", "number", or "" if the value may be something else.
 	scalar() string
 	list() bool
 	describe() string
 	document() string
-	// values are those that the form lists, as YAML has them.
+	// values returns the valid values, in YAML, if the form lists them.
 	values() []string
 }
 
@@ -146,7 +146,7 @@ func (f writtenForm) describe() string {
 func (f writtenForm) document() string { return f.Description }
 func (f writtenForm) values() []string { return f.Values() }
 
-// objectForm is a place in the schema of a kind.
+// objectForm is the form of a place in the schema of a kind.
 type objectForm struct{ value }
 
 func (f objectForm) at() openapi.Place { return f.spots[0].Place }
@@ -208,7 +208,7 @@ func (f objectForm) values() []string {
 	return nil
 }
 
-// headForm is that of a document of which nobody has said yet what it is.
+// headForm is the form of a document whose kind is not known yet.
 type headForm struct{}
 
 var headDocs = map[string]string{
@@ -304,14 +304,14 @@ func (p *place) chain(n int) (out []int) {
 // maxDeep bounds how deep a place may be.
 const maxDeep = 200
 
-// object is what a place is in: an object, and the path from it.
+// object is the object around a place, and the path from it.
 type object struct {
 	node             int
 	apiVersion, kind string
 	path             []string // "[]" for an element of a list
 }
 
-// formAt returns the form of a node, nil if nothing is known of it, and the object that it is in.
+// formAt returns the form of a node, nil if it is not known, and the object around the node.
 func (w *Workspace) formAt(p *place, n int) (form, object) {
 	chain := p.chain(n)
 	if len(chain) > maxDeep {
@@ -334,7 +334,7 @@ func (w *Workspace) formAt(p *place, n int) (form, object) {
 				at = at.field(node.name)
 			}
 		}
-		// An object stands where no form says what does: in a List, or in a case of a suite.
+		// An object may be where no form says so: in a List, or in a case of a suite.
 		listed := at == nil && len(in.path) == 2 && in.path[0] == "items" && in.path[1] == "[]"
 		if i == 0 || listed || at != nil && isFree(at) {
 			apiVersion, kind := p.text(step, "apiVersion"), p.text(step, "kind")
@@ -351,7 +351,7 @@ func (w *Workspace) formAt(p *place, n int) (form, object) {
 	return at, in
 }
 
-// isFree reports whether a value may have any fields, and so be an object of any kind.
+// isFree reports whether a value may have any fields, and so may be an object of any kind.
 func isFree(f form) bool {
 	switch f := f.(type) {
 	case writtenForm:
@@ -361,7 +361,7 @@ func isFree(f form) bool {
 			return false
 		}
 		v, ok := f.at().Field("")
-		return !ok || v.Type().Map != nil // and no map of texts, such as labels
+		return !ok || v.Type().Map != nil // a map of texts, such as labels, is no object
 	}
 	return false
 }

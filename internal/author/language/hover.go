@@ -10,7 +10,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/layout"
 )
 
-// Hover is what is known of the word at a position, in Markdown.
+// Hover is the documentation of the word at a position.
 type Hover struct {
 	Range Range  `json:"range"`
 	Text  string `json:"text"` // Markdown
@@ -29,8 +29,8 @@ func (a *author) wordAt(offset int) int {
 	})
 }
 
-// Hover returns the type of the word at a position of an expression, or of a key elsewhere, and
-// what it is for; nil if nothing is known of it.
+// Hover returns the type and description of the word at a position: in an expression, or of a key
+// elsewhere. It returns nil if the word is not known.
 func (w *Workspace) Hover(ctx context.Context, name string, at Position) (*Hover, error) {
 	f, err := w.file(name)
 	if err != nil {
@@ -164,7 +164,7 @@ func (w *Workspace) function(a *author, chain []layout.Token, word string, membe
 	return functionDoc(f)
 }
 
-// Definition returns where the variable at a position is defined, nil if there is none.
+// Definition returns the place where the variable at a position is defined, nil if there is none.
 func (w *Workspace) Definition(ctx context.Context, name string, at Position) (*Location, error) {
 	f, err := w.file(name)
 	if err != nil {

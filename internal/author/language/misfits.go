@@ -15,17 +15,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// misfit is a field that does not fit the form of its document.
+// misfit is a field or value that does not match the form of its document.
 type misfit struct {
 	at      *manifest.PositionError
 	key     bool // the name is at fault
 	written string
-	near    string // what may be meant; "" if nothing is near
-	linted  bool   // the linter says it, too
+	near    string // a likely correction; "" if none is known
+	linted  bool   // the linter reports it, too
 	form    bool   // mapd reads the document, and refuses it
 }
 
-// checked are the misfits of a file, by the types that were known then.
+// checked caches the misfits of a file, for the types that were known.
 type checked struct {
 	sync.Mutex
 	types *openapi.Types
@@ -33,14 +33,15 @@ type checked struct {
 	done  bool
 }
 
-// The rules of diagnostics that the linter does not have: what it reads, it says in its own words.
+// Rules of diagnostics that the linter does not have. Documents that the linter reads get the
+// linter's messages.
 const (
 	fieldRule = "unknown-field"
 	typeRule  = "wrong-type"
 )
 
-// misfits are the diagnostics of documents that the linter does not read: suites, and objects of
-// kinds that are known.
+// misfits returns the diagnostics of documents that the linter does not read: suites, and objects
+// of known kinds.
 func (w *Workspace) misfits() map[string][]Diagnostic {
 	out := map[string][]Diagnostic{}
 	w.mu.Lock()
@@ -68,7 +69,7 @@ func (m *misfit) diagnostic(text string) Diagnostic {
 	return d
 }
 
-// check holds the documents of a file against their forms.
+// check compares the documents of a file with their forms.
 func (w *Workspace) check(f *file) []misfit {
 	types := w.kinds()
 	f.checked.Lock()
@@ -116,7 +117,7 @@ func (c *checker) note(at *manifest.PositionError, key bool, written, near strin
 	}
 }
 
-// value holds a value at a path against a form.
+// value compares a value at a path with a form.
 func (c *checker) value(f form, v any, path string) {
 	if f == nil || v == nil || isFree(f) {
 		return
@@ -211,7 +212,7 @@ func (c *checker) scalar(f form, v any, path string) {
 	}
 }
 
-// takesText reports whether a form with fields may be a text or true as well.
+// takesText reports whether a form with fields also accepts a text or true.
 func takesText(f form) bool {
 	w, ok := f.(writtenForm)
 	return ok && (len(w.Type) != 1 || len(w.AnyOf) > 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// head is what others may name of an object.
+// head has the parts of an object that other documents refer to.
 type head struct {
 	document                          int    // its number in the file
 	title                             string // as findings have it
@@ -53,7 +53,7 @@ func heads(name, text string) (out []head) {
 	return out
 }
 
-// heads are those of all documents, by the names of the documents.
+// heads yields the heads of all documents, sorted by the names of the documents.
 func (w *Workspace) heads(yield func(head) bool) {
 	w.mu.Lock()
 	files := w.sorted()
@@ -78,7 +78,7 @@ func (w *Workspace) names(is func(head) bool) (out []string) {
 	return slices.Compact(out)
 }
 
-// excepted are the policies that an exception can name, as it names them.
+// excepted returns the names by which an exception can refer to the policies.
 func (w *Workspace) excepted() (out []string) {
 	for h := range w.heads {
 		gvk := schema.FromAPIVersionAndKind(h.apiVersion, h.kind)
@@ -100,8 +100,8 @@ func quoted(text string) string {
 	return text
 }
 
-// known are names that are there, in the schemas or in other documents, for a value at the
-// place, or for a key of it.
+// known returns names from schemas or other documents that are valid at the place: as a value, or
+// as a key if keys is set.
 func (c *offers) known(keys bool) (out []string) {
 	path := "." + strings.Join(c.in.path, ".")
 	is := func(ends ...string) bool {
@@ -166,7 +166,7 @@ func (c *offers) known(keys bool) (out []string) {
 	return nil
 }
 
-// detail says what a name is that known returned.
+// detail describes a name that known has returned.
 func (c *offers) detail(name string) string {
 	if len(c.in.path) > 0 && c.in.path[len(c.in.path)-1] == "[]" && strings.HasSuffix(strings.Join(c.in.path, "."), "resources.[]") {
 		for _, r := range c.w.kinds().Resources() {

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// place is where the cursor is in the YAML of a document. Like a site, it is found line by
-// line, by columns: what somebody is writing is seldom YAML.
+// place is the position of the cursor in the YAML of a document. Like a site, it is found line by
+// line from the columns, because a document that is being edited is seldom valid YAML.
 type place struct {
 	nodes []node
-	// node is the mapping, list or value that the cursor is in; -1: nothing can be said of the
-	// place, as in a comment or in a text of several lines.
+	// node is the index of the mapping, list or value at the cursor; -1 if nothing can be
+	// completed there, as in a comment or in a text of several lines.
 	node int
-	// value says that the cursor is behind the key of node, or in a list between brackets.
-	// Otherwise it is where a key of node may stand, or node itself if that has no keys.
+	// value: the cursor is after the key of node, or in a list between brackets. Otherwise it is
+	// where a key of node can be, or node itself if it has no keys.
 	value bool
-	// word is what stands before the cursor, and from and to are the offsets of the whole word
-	// in the file.
+	// word is the text before the cursor in the word at the cursor, and from and to are the
+	// offsets of the whole word in the file.
 	word     string
 	from, to int
-	// keyed says that a colon follows, and lead is what has to stand before a word.
+	// keyed: a colon follows. lead is the text that has to precede an inserted word.
 	keyed bool
 	lead  string
 }
@@ -42,7 +42,7 @@ type node struct {
 // maxNodes bounds what is remembered of a document.
 const maxNodes = 100_000
 
-// level is a node that the lines below may belong to.
+// level is a node to which the following lines may belong.
 type level struct {
 	indent int
 	node   int

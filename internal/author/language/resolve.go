@@ -9,18 +9,18 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// value is what is known of a part of an expression.
+// value is what is known about a part of an expression.
 type value struct {
-	// spots are where it may come from, in the schemas of the policy's kinds.
+	// spots are the places in the schemas of the policy's kinds from which it may come.
 	spots []spot
-	// element is what the elements of a list are that the expression makes.
+	// element is the value of the elements, if the expression makes a list.
 	element *value
-	// typ is what the type checker says, if typed is set.
+	// typ is the type from the type checker, if typed is set.
 	typ   cel.Type
 	typed bool
-	// optional says that it is perhaps not there, and asked for in that way.
+	// optional: the value is an optional.
 	optional bool
-	// variables says that it is the name variables.
+	// variables: the expression is the name "variables".
 	variables bool
 }
 
@@ -73,7 +73,7 @@ func (v value) each() (out value) {
 	return out
 }
 
-// bound are the variables of macros around a part of an expression.
+// bound has the loop variables of the macros around a part of an expression.
 type bound struct {
 	outer *bound
 	name  string

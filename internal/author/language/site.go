@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// site is where the cursor is in a document. It is found line by line and not by a parser
-// of YAML, since what somebody is writing is seldom YAML.
+// site is the position of the cursor in a document. It is found line by line and without a YAML
+// parser, because a document that is being edited is seldom valid YAML.
 type site struct {
 	// start and end are those of the document in its file.
 	start, end int
@@ -17,7 +17,7 @@ type site struct {
 	path []string
 	// value are the lines of the scalar that the cursor is in.
 	value []segment
-	// from and to are what has to be replaced for the document to be one without the scalar.
+	// from and to are the offsets of the text to replace for a document without the scalar.
 	from, to int
 	// text is the scalar without indentation and quotes, cursor an offset in it.
 	text   string
@@ -116,8 +116,8 @@ func walk(text string, offset int, each func(site)) site {
 		if value != nil {
 			if strings.TrimSpace(trimmed) == "" || indent > value.indent {
 				value.segments = append(value.segments, segment(l))
-				// An empty line behind the value is where the next key will stand, unless the
-				// cursor is deeper.
+				// An empty line after the value belongs to the next key, unless the cursor is
+				// deeper than the value's key.
 				value.hit = value.hit || here && (offset-l.at > value.indent || strings.TrimSpace(trimmed) != "" || goesOn(lines[i+1:], value.indent))
 				continue
 			}
@@ -386,8 +386,8 @@ func (s *site) offset(at int) int {
 	return 0
 }
 
-// repaired returns the document with its expressions in quotes: what somebody writes on one
-// line, such as Object{a: b}, may be no YAML.
+// repaired returns the document with its expressions in quotes, because an expression on one
+// line, such as Object{a: b}, may be invalid YAML.
 func (s *site) repaired(text string) string {
 	var b strings.Builder
 	at := s.start

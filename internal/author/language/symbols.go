@@ -130,7 +130,7 @@ func selection(text string, p *place, n int) Range {
 	return rangeOf(text, node.value, node.end)
 }
 
-// variable is a variable of a policy, and where it is named.
+// variable is a variable of a policy, with the places of its name.
 type variable struct {
 	name  string
 	where []span // the first is its definition
@@ -220,8 +220,8 @@ func (w *Workspace) References(ctx context.Context, name string, at Position, de
 	return out, nil
 }
 
-// elsewhere returns a place of the document that looks like a use of the variable and is none
-// that was found, such as one in brackets over several lines.
+// elsewhere returns a place that looks like a use of the variable but was not found as one, such
+// as in brackets over several lines. Rename refuses to work then.
 func (v *variable) elsewhere(text string) (int, bool) {
 	start, end := documentAround(text, v.where[0].from)
 	use := regexp.MustCompile(`\bvariables\s*\.\s*\??\s*` + regexp.QuoteMeta(v.name) + `\b`)
@@ -275,7 +275,8 @@ func (w *Workspace) Rename(ctx context.Context, name string, at Position, to str
 type Signature struct {
 	Forms []SignatureForm
 	Doc   string
-	// Active is the form that fits the number of arguments, Argument the one at the cursor.
+	// Active is the index of the form that fits the number of arguments, and Argument the index
+	// of the argument at the cursor.
 	Active, Argument int
 }
 
@@ -285,7 +286,7 @@ type SignatureForm struct {
 	Parameters []string
 }
 
-// Signature returns how the function is called whose arguments the cursor is in, nil if it is in
+// Signature returns the forms of the function in whose arguments the cursor is, nil if it is in
 // none.
 func (w *Workspace) Signature(ctx context.Context, name string, at Position) (*Signature, error) {
 	f, err := w.file(name)

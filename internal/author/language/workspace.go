@@ -1,10 +1,9 @@
-// Package language answers one question: what does an editor want to know of these
-// documents?
+// Package language answers one question: what should an editor show for these documents?
 //
-// It is given texts and returns diagnostics, completions, documentation, places and edits. It
-// reads no file and knows no protocol, so that the language server and a page in a browser
-// give the same answers. A document may be half written, and may be written by anybody:
-// what is done for one question is bounded.
+// It takes texts and returns diagnostics, completions, documentation, places and edits. It reads
+// no files and knows no protocol, so the language server (internal/author/lsp) and the playground
+// give the same answers. Documents may be incomplete or hostile, so the work for each question is
+// bounded. Start reading at Workspace.
 package language
 
 import (
@@ -40,12 +39,12 @@ const (
 type Options struct {
 	// Lint are those of diagnostics; the zero value is the newest release.
 	Lint lint.Options
-	// Fixable has Diagnostics try each fix of the linter, to say whether Actions has it. That takes
-	// longer than all else.
+	// Fixable makes Diagnostics try each fix of the linter, to find out whether Actions has it.
+	// That takes longer than everything else.
 	Fixable bool
 }
 
-// Workspace is documents that belong together. It is safe for concurrent use.
+// Workspace is a set of documents that belong together. It is safe for concurrent use.
 type Workspace struct {
 	opts     Options
 	language func() (*cel.Env, error)
@@ -67,7 +66,7 @@ type file struct {
 	checked     *checked
 }
 
-// remembered is what parts of a file were when they were last read.
+// remembered caches results for parts of a file.
 type remembered struct {
 	sync.Mutex
 	documents map[int]*manifest.Document
@@ -91,11 +90,10 @@ var ErrUnknown = errors.New("the document is not open")
 
 var errFull = errors.New("there are too many documents")
 
-// Set adds a document, or replaces it. It returns an error and keeps what it had if there is
-// no room.
+// Set adds or replaces a document. If there is no room, it returns an error and changes nothing.
 func (w *Workspace) Set(name, text string) error { return w.set(name, text, false) }
 
-// SetObject is Set for an object that policies are tried on. The linter does not read it.
+// SetObject is Set for an object on which policies are evaluated. The linter does not read it.
 func (w *Workspace) SetObject(name, text string) error { return w.set(name, text, true) }
 
 func (w *Workspace) set(name, text string, object bool) error {
@@ -204,8 +202,8 @@ func (w *Workspace) sorted() []*file {
 	return out
 }
 
-// sources are the documents for the linter; of one document, if it is not nil, it and those with
-// definitions, on which everything depends that can be mended.
+// sources returns the documents for the linter. If of is not nil, these are only that document
+// and those with definitions, on which all fixes depend.
 func (w *Workspace) sources(of *file) []lint.Source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -236,8 +234,8 @@ type Diagnostic struct {
 // maxDiagnostics bounds those of a document.
 const maxDiagnostics = 500
 
-// Diagnostics returns what "mapd lint" finds, by the names of documents; a document without
-// findings is not in it. Only what has changed, and what depends on it, is looked at anew.
+// Diagnostics returns the findings of "mapd lint" by the names of documents, without documents
+// that have none. It checks only what has changed, and what depends on that.
 func (w *Workspace) Diagnostics(ctx context.Context) (map[string][]Diagnostic, error) {
 	sources, opts := w.sources(nil), w.opts.Lint
 	if !w.opts.Fixable {
@@ -322,21 +320,22 @@ func (w *Workspace) Format(ctx context.Context, name string) ([]Edit, error) {
 	return difference(f.text, string(out)), nil
 }
 
-// Action is an edit that mends something.
+// Action is an edit that fixes something.
 type Action struct {
 	Title string `json:"title"`
-	// Diagnostic is what is gone then; nil for an action that mends all.
+	// Diagnostic is the diagnostic that the edit removes; nil for an action that fixes
+	// everything.
 	Diagnostic *Diagnostic `json:"diagnostic,omitempty"`
 	Edits      []Edit      `json:"edits"`
 }
 
-// maxActions bounds how many findings are mended one by one for a question.
+// maxActions bounds the findings for which a single fix is tried per question.
 const maxActions = 5
 
-// Actions returns what mends the findings of a range, as "mapd lint --fix" does, and what mends
-// all of the document. Each of these edits was tried: the policy compiles after it. Between them are
-// edits of which only the author knows whether they are meant: another name for one that is not known, a
-// field that is required, a binding for a policy without one.
+// Actions returns edits that fix the findings in a range, as "mapd lint --fix" does, and one that
+// fixes the whole document. Each of these was tried: the policy compiles afterwards. It also
+// returns edits that only the author can decide about: a similar name for an unknown one, a
+// required field, a binding for a policy without one.
 func (w *Workspace) Actions(ctx context.Context, name string, at Range) ([]Action, error) {
 	f, err := w.file(name)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package lock answers one question: what did a cluster have that policies read, and is it
-// still what was written down?
+// Package lock answers one question: which objects of a cluster do policies read, and are they
+// still as the snapshot file has them?
 //
-// A snapshot is a file of manifests that begins with comments: when it was made, of which
-// Kubernetes, and the digest of each object. It is read as any other file; Check holds the
-// objects against their digests.
+// A snapshot is a file of manifests that begins with comments: its date, the version of
+// Kubernetes, and the digest of each object. It is read like any other file; Check compares the
+// objects with their digests. Start reading at Write and Check.
 package lock
 
 import (
@@ -27,8 +27,8 @@ const (
 	digest = "# sha256:"
 )
 
-// Write returns a snapshot of objects, which are reduced to what policies read. Secrets are
-// not among them: their names are returned.
+// Write returns a snapshot of objects, reduced to the fields that policies read. It leaves out
+// Secrets, and returns their names.
 func Write(version string, at time.Time, objects []*unstructured.Unstructured) (text []byte, secrets []string) {
 	objects = slices.Clone(objects)
 	name := func(u *unstructured.Unstructured) string { return u.GetAPIVersion() + " " + manifest.Name(u) }
@@ -48,7 +48,7 @@ func Write(version string, at time.Time, objects []*unstructured.Unstructured) (
 	return append(head.Bytes(), body.Bytes()...), secrets
 }
 
-// reduced returns an object without what a server keeps for itself.
+// reduced returns an object without the fields that servers manage.
 func reduced(u *unstructured.Unstructured) map[string]any {
 	out := maps.Clone(u.Object)
 	delete(out, "status")
@@ -72,8 +72,8 @@ func reduced(u *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// Needed reports whether a definition is of a group that policies are about, or of one of
-// their parameters. It is true for what is no definition.
+// Needed reports whether a CustomResourceDefinition defines a group of resources or a parameter
+// of the policies. It returns true for other objects.
 func Needed(u *unstructured.Unstructured, policies []*unstructured.Unstructured) bool {
 	if u.GroupVersionKind().Group != api.DefinitionGroup || u.GetKind() != api.DefinitionKind {
 		return true
@@ -98,8 +98,8 @@ func Needed(u *unstructured.Unstructured, policies []*unstructured.Unstructured)
 	})
 }
 
-// Check returns when a snapshot was made, ok false if a file is none. It returns an error if
-// the file has other objects than those that it was made with.
+// Check returns the date of a snapshot; ok is false if the file is none. It returns an error if
+// the objects in the file do not have the recorded digests.
 func Check(name string, text []byte) (at time.Time, ok bool, err error) {
 	if !bytes.HasPrefix(text, []byte(first)) {
 		return at, false, nil

@@ -1,7 +1,7 @@
-// Package lsp answers one question: what does an editor hear from mapd?
+// Package lsp answers one question: how does an editor talk to mapd?
 //
-// It speaks the Language Server Protocol on two streams and knows files and documents that are
-// open. What there is to say about them is in package language.
+// It speaks the Language Server Protocol on two streams, and manages files and open documents.
+// The answers come from internal/author/language. Start reading at Serve.
 package lsp
 
 import (
@@ -47,7 +47,7 @@ type Options struct {
 	Log     io.Writer
 }
 
-// ErrNoShutdown is returned when the client went away without saying so.
+// ErrNoShutdown is returned if the client disconnects without a shutdown request.
 var ErrNoShutdown = errors.New("the client ended without shutdown")
 
 // Serve answers a client until it says exit, or until there is no more to read.
@@ -61,7 +61,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 	framing := &codec{}
 	stream := jsonrpc2.NewBufferedStream(&pipes{in, out, cancel}, framing)
 	framing.refuse = func(code int64, text string) {
-		// Its id is not known; the protocol has null for it.
+		// The id of the request is not known, and the protocol requires null then.
 		_ = stream.WriteObject(object{"jsonrpc": "2.0", "id": nil, "error": jsonrpc2.Error{Code: code, Message: text}})
 	}
 	var watching sync.WaitGroup
@@ -121,8 +121,8 @@ type document struct {
 	sent      bool // published was sent for some version
 }
 
-// Handle implements jsonrpc2.Handler. Messages come one by one in their order: what they
-// change is changed here, and what they ask is answered by other goroutines.
+// Handle implements jsonrpc2.Handler. Messages arrive one by one, in their order. Handle applies
+// changes itself; other goroutines answer requests.
 func (s *server) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
 	if req.Notif {
 		s.guard(req.Method, func() { s.notified(ctx, conn, req) })
@@ -176,7 +176,7 @@ const (
 	requestCancelled = -32800
 )
 
-// guard runs f. A panic is a mistake of this program, and only ends f.
+// guard calls f. A panic is a bug of this program, and ends only f.
 func (s *server) guard(method string, f func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -233,7 +233,7 @@ func (s *server) answer(ctx context.Context, req *jsonrpc2.Request) (any, error)
 	switch req.Method {
 	case "textDocument/completion":
 		if p.Context.TriggerCharacter == " " && s.workspace.InExpression(name, p.Position) {
-			return []completionItem{}, nil // between the words of an expression nobody asks
+			return []completionItem{}, nil // in an expression, a space asks for no completion
 		}
 		items, err := s.workspace.Complete(ctx, name, p.Position)
 		out := make([]completionItem, len(items))
@@ -420,7 +420,7 @@ func (s *server) notified(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc
 	s.kick()
 }
 
-// kick has the documents looked at anew.
+// kick asks for new diagnostics.
 func (s *server) kick() {
 	s.mu.Lock()
 	if s.lint != nil {
@@ -482,7 +482,7 @@ func (s *server) change(ctx context.Context, conn *jsonrpc2.Conn, method string,
 	return nil
 }
 
-// watch looks at the documents after each pause and tells the client what it finds.
+// watch computes diagnostics after each pause, and sends them to the client.
 func (s *server) watch(ctx context.Context, conn *jsonrpc2.Conn) {
 	for {
 		select {

@@ -20,14 +20,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Exceptions are the PolicyExceptions that name mutators. The zero value is usable.
+// Exceptions are the PolicyExceptions that name mutators. The zero value is ready to use.
 type Exceptions struct {
 	// Installation is the namespace of mapd, whose exceptions are for all namespaces; empty:
 	// api.Installation.
 	Installation string
 
 	all []exception
-	// notes are about those that mapd does not apply.
+	// notes are about exceptions that mapd does not apply.
 	notes []string
 }
 
@@ -37,8 +37,8 @@ type exception struct {
 	policies []string
 }
 
-// Add records a PolicyException and reports whether it names a mutator. d is its document, nil
-// if it is from a cluster.
+// Add records a PolicyException, and reports whether it names a mutator. d is its document, nil
+// if it comes from a cluster.
 func (x *Exceptions) Add(u *unstructured.Unstructured, d *manifest.Document) bool {
 	named, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "policies")
 	if !slices.ContainsFunc(named, isMutator) {
@@ -84,8 +84,8 @@ func (x *Exceptions) applied(u *unstructured.Unstructured, inCluster bool) error
 const exceptionsFile = "policyexceptions.yaml"
 
 // Move writes the exceptions for the policies of units into a file of the report. An exception
-// keeps its mutators, which it is from until they are deleted. Where the policies cannot be
-// excepted as their mutators are, a note says so, and the report is not OK.
+// still names its mutators, which exist until they are deleted. If policies cannot be excepted in
+// the same way as their mutators, Move adds a note, and the report is not OK.
 func (x *Exceptions) Move(r *Report, units []translate.Unit, o translate.Options) {
 	r.Notes = append(r.Notes, x.notes...)
 	var written []*unstructured.Unstructured

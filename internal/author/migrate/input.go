@@ -79,9 +79,9 @@ func (in *Input) Add(u *unstructured.Unstructured, d *manifest.Document) error {
 	return nil
 }
 
-// closer reports whether a Config in a namespace replaces the one that was read
-// before. Gatekeeper reads the Config of its own namespace: the usual one or,
-// if that has no Config, the first namespace that has one.
+// closer reports whether a Config in a namespace replaces the one read before. Gatekeeper reads
+// the Config of its own namespace. That is assumed to be the default one or, if it has no Config,
+// the first namespace that has one.
 func (in *Input) closer(namespace string) bool {
 	const usual = api.GatekeeperNamespace
 	return in.configNamespace != usual && (namespace == usual || namespace < in.configNamespace)
@@ -126,8 +126,7 @@ func (in *Input) Settle() error {
 	return nil
 }
 
-// Object returns an object to compare on. It is in a namespace if its kind is
-// namespaced.
+// Object returns an object for comparisons. It gets a namespace if its kind is namespaced.
 func (in *Input) Object(u *unstructured.Unstructured, namespace, origin string) verify.Object {
 	return verify.Object{Object: runtime.DeepCopyJSON(u.Object), Origin: origin, Namespace: in.Namespaces[namespace]}
 }
@@ -195,8 +194,8 @@ func (r *Report) warnOfUpdates(ctx context.Context) error {
 	return nil
 }
 
-// Verifier returns what compares the mutators with units, which are what Translate made
-// of them with o. Options of verification are those besides what in has.
+// Verifier returns a verifier that compares the mutators with units, the result of Translate with
+// o. Options of the verification are completed with what in has read.
 func (in *Input) Verifier(units []translate.Unit, o translate.Options, v verify.Options) *verify.Verifier {
 	o.Types = in.Types
 	v.Types, v.Config = in.Types, in.Config

@@ -1,11 +1,10 @@
-// Package migrate answers one question: what is written for a person who moves
-// from Gatekeeper's mutators to native policies?
+// Package migrate answers one question: which files does a user get who moves from Gatekeeper's
+// mutators to native policies?
 //
-// Files formats the policies and bindings as a person would write them, one
-// file for each mutator or for each few whose order matters: a comment that
-// says what the policy does and where it is from, fields in their usual order,
-// expressions over several lines. Write puts them into a directory, all or
-// none. A Report says what became of each mutator and what a comparison of both
-// sides found. It is printed as a table, as JSON, as Markdown or as a page of
-// HTML.
+// Files formats policies and bindings as people write them, with one file for each mutator or
+// group of mutators whose order matters: a comment that describes the policy and its source,
+// fields in their usual order, expressions over several lines. Write puts them into a directory,
+// all or none. A Report has the result for each mutator and the outcome of a comparison, and is
+// printed as a table, JSON, Markdown or HTML. The translation itself is in
+// internal/gatekeeper/translate. Start reading at Input.
 package migrate

@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Write puts files into a directory, which it creates if needed: all of them,
-// or none. The comment at the top of each has Marker(by). It returns an error, and
-// changes nothing, if there is a file of that name without this marker.
+// Write puts files into a directory, which it creates if needed: all of them, or none. The
+// comment at the top of each has Marker(by). If a file of the same name without this marker
+// exists, it returns an error and changes nothing.
 //
-// stale names the files that an earlier Write left in the directory and that
-// are not among files: whoever applies the directory applies them too.
+// stale names the files that an earlier Write left in the directory and that are not among files:
+// somebody who applies the directory would apply them too.
 func Write(dir, by string, files []File) (stale []string, err error) {
-	before := map[string][]byte{} // what is written over
+	before := map[string][]byte{} // the content of files that are replaced
 	for _, f := range files {
 		path := filepath.Join(dir, f.Name)
 		data, err := os.ReadFile(path)

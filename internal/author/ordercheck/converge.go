@@ -9,7 +9,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// converge puts the result in again.
+// converge submits the result again, as an update.
 func (c *checker) converge(out *Result) {
 	second := slices.DeleteFunc(slices.Clone(c.base.Steps), func(s engine.Step) bool { return s.Stage != engine.PolicyStage || s.Round < 2 })
 	fought := c.pingPong(second)
@@ -26,7 +26,8 @@ func (c *checker) converge(out *Result) {
 }
 
 func (c *checker) update(object map[string]any) (found, fought []Difference) {
-	// again returns what an update puts in, the decision, and what the server holds then.
+	// again submits an object as an update. It returns the decision, and the object that the
+	// server would store.
 	again := func(object map[string]any) (map[string]any, *engine.Decision, map[string]any, error) {
 		req, err := c.request.Again(object)
 		if req == nil || err != nil {
@@ -118,8 +119,7 @@ func (c *checker) history(steps []engine.Step) (out []wrote) {
 	return out
 }
 
-// pingPong finds fields that several members change, and that have in the end what they
-// had before.
+// pingPong finds fields that several members change, and that finally have their original value.
 func (c *checker) pingPong(steps []engine.Step) (out []Difference) {
 	fields := map[string][]wrote{}
 	var paths []string

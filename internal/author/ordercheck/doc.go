@@ -1,11 +1,11 @@
-// Package ordercheck finds out whether the order of policies decides what they make of an
-// object, and whether they leave alone what they have made.
+// Package ordercheck answers two questions: does the order of policies change their result for an
+// object, and do they leave their own result unchanged?
 //
-// A server runs policies, the bindings of a policy and the parameters of a binding in any
-// order (spec §9.1), and mapd in one of these. Check runs the others. It need not run all
-// of them: invocations that do not touch each other give the same in every order. Two
-// touch each other if one writes what the other reads or writes. What an invocation
-// writes is seen in the runs; what it reads is read off its expressions. If a run shows
-// more writes than those before, the orders are found anew, so that in the end an
-// order that was left out cannot give another result than one that was run.
+// An API server runs policies, the bindings of a policy and the parameters of a binding in any
+// order (spec §9.1), and mapd in one of these. Check runs the others. It need not run all:
+// invocations that do not touch each other give the same result in every order. Two invocations
+// touch each other if one writes what the other reads or writes. The writes of an invocation are
+// observed in the runs; its reads follow from its expressions. If a run shows new writes, the
+// orders are computed again, so that in the end no order that was left out can give another
+// result. Start reading at Check.
 package ordercheck

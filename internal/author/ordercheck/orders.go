@@ -17,12 +17,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Usual is how many orders Check runs for a request if nobody says another number: all of
-// seven policies.
+// Usual is the default limit of orders that Check runs for a request: all orders of seven
+// policies.
 const Usual = 5040
 
-// maxInvocations bounds the runs for a request with many policies; leastRuns it has in any
-// case.
+// maxInvocations bounds the invocations for a request with many policies; leastRuns orders are
+// run in any case.
 const maxInvocations, leastRuns = 100_000, 100
 
 // A Kind of Difference.
@@ -32,24 +32,24 @@ type Kind string
 const (
 	// Order: the result depends on the order.
 	Order Kind = "order"
-	// Again: the result is changed or refused when it is put in again.
+	// Again: the result is changed or refused if it is submitted again.
 	Again Kind = "update"
-	// PingPong: members undo what the others did, each time they run.
+	// PingPong: members undo each other's changes each time they run.
 	PingPong Kind = "ping-pong"
 )
 
-// A Difference is one between two results that should be the same. Members are the policies that
-// make it, or a policy with a binding and a parameter where there are several of these.
+// A Difference is a difference between two results that should be the same. Members are the
+// policies that cause it, with their binding and parameter if a policy has several.
 type Difference struct {
 	Kind    Kind     `json:"kind"`
 	Members []string `json:"policies,omitempty"`
 	// Other is another order of Members, of an Order.
 	Other []string `json:"other,omitempty"`
-	// Changes are from the result of Members to that of Other, or from the result to what
-	// an update makes of it; of a PingPong the two values of each field.
+	// Changes are the differences between the results of Members and Other or, for Again, between
+	// the result and the next one; for a PingPong they are the two values of each field.
 	Changes []report.Change `json:"-"`
-	// Refusals are why the request is refused in the order of Members and in Other, or, of
-	// Again, as an update; "" if it is not.
+	// Refusals are the reasons why the request is refused in the order of Members and in that of
+	// Other or, for Again, as an update; "" if it is not.
 	Refusals [2]string `json:"-"`
 	// Next says what another update would do, of Again.
 	Next string `json:"next,omitempty"`
@@ -58,12 +58,13 @@ type Difference struct {
 // Result is what Check found.
 type Result struct {
 	Differences []Difference `json:"findings,omitempty"`
-	// Members is how many invocations the request met, and Touching how many of them touch
-	// others.
+	// Members is the number of invocations for the request, and Touching the number of those that
+	// touch others.
 	Members  int `json:"policies"`
 	Touching int `json:"touching"`
-	// Runs is how many orders were run, and Orders how many there are of those that touch
-	// each other. Whole says that the others have the results of those that were run.
+	// Runs is the number of orders that were run, and Orders the number of all orders of
+	// invocations that touch each other. Whole: the orders that were not run have the same
+	// results.
 	Runs   int      `json:"run"`
 	Orders *big.Int `json:"of"`
 	Whole  bool     `json:"whole"`
@@ -192,8 +193,8 @@ func (c *checker) run(order block) *engine.Decision {
 	}).Admit(c.ctx, c.request.Admission)
 }
 
-// among returns the order of all members in which those of a group are in the places of
-// each other.
+// among returns the order of all members in which the members of a group exchange their places,
+// according to order.
 func (c *checker) among(group, order block) block {
 	out := make(block, len(c.members))
 	for i := range out {
@@ -300,8 +301,8 @@ func (c *checker) permute(out *Result) {
 	}
 }
 
-// same returns the result that was seen before, if there is an equal one. The others are
-// kept without their steps, up to a number.
+// same returns an equal result that was seen before, if there is one. Up to a number of other
+// results are stored, without their steps.
 func (c *checker) same(d *engine.Decision) *engine.Decision {
 	for _, seen := range append([]*engine.Decision{c.base}, c.distinct...) {
 		if !c.differ(seen, d) {
@@ -390,7 +391,7 @@ func (c *checker) smallest(g block, differs []block) (out []Difference) {
 	return full()
 }
 
-// reduce takes members away as long as the rest has different results in the usual order
+// reduce removes members as long as the others still have different results in the usual order
 // and in another one.
 func (c *checker) reduce(g, other block) []Difference {
 	left := slices.Clone(g)
@@ -455,8 +456,8 @@ func (c *checker) changes(a, b *engine.Decision) []report.Change {
 	return c.diff(c.stored(a.Object.Object), c.stored(b.Object.Object))
 }
 
-// stored returns an object as a server holds it: what a policy removed may be filled in
-// again. An object that no server would store is returned as it is.
+// stored returns an object as a server stores it, because removed fields may get defaults again.
+// An object that no server would store is returned unchanged.
 func (c *checker) stored(object map[string]any) map[string]any {
 	if out, err := c.request.Stored(object); err == nil {
 		return out

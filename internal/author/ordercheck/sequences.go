@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// block has the members of a policy, or those of one of its bindings, or one of these.
-// Members are indices in the order in which mapd runs them.
+// block is a list of members: all those of a policy, of one of its bindings, or of one parameter.
+// Members are indices in mapd's order.
 type block []int
 
 // levels of blocks: policies, bindings, parameters.
@@ -48,9 +48,9 @@ func (c *checker) orders(list block, level int) *big.Int {
 	return n
 }
 
-// sequences returns orders of members, at most limit of them, the usual one first. Of
-// orders that differ only in members that do not touch each other it has one. whole
-// says that there are no others; if there are, it is a sample of them.
+// sequences returns at most limit orders of members, the usual one first. Of orders that differ
+// only in members that do not touch each other, it returns one. whole: these are all orders;
+// otherwise they are a sample.
 func (c *checker) sequences(list block, limit int, touching func(a, b int) bool) (out []block, whole bool) {
 	work := 0
 	whole = c.each(list, 0, touching, &work, limit, func(s block) bool {
@@ -109,7 +109,8 @@ func (c *checker) each(list block, level int, touching func(a, b int) bool, work
 			if used[i] {
 				continue
 			}
-			// An order that puts i before what it does not touch stands for this one.
+			// The order in which i comes earlier, before members that it does not touch, is
+			// equivalent and is yielded instead.
 			for j := len(perm) - 1; j >= 0 && !between[i][perm[j]]; j-- {
 				if perm[j] > i {
 					continue next

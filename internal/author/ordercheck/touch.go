@@ -14,11 +14,11 @@ import (
 type member struct {
 	name  identity
 	shown string
-	// reads are what decides whether the mutations run and, once they ran, what they do.
-	// later are the reads of mutations that have not run.
+	// reads decide whether the mutations run and, for mutations that have run, what they do.
+	// later are the reads of mutations that have not run yet.
 	reads, later []lint.Read
-	// foreign says that the policy sees the object in another version than the request's,
-	// so that paths cannot be compared.
+	// foreign: the policy sees the object in another version than the request's, so its paths
+	// cannot be compared.
 	foreign bool
 	writes  map[string]write // of all runs, by path
 }
@@ -40,8 +40,8 @@ func identityOf(inv *binding.Invocation) identity {
 // write is a part of the object that an invocation changed.
 type write struct {
 	path []string
-	// made says that the part was or may have been missing, and is now there with other
-	// writes in it. It counts for those who ask whether the part is there.
+	// made: the part may have been missing before, and now contains other writes. That matters to
+	// reads of whether the part exists.
 	made bool
 }
 
@@ -69,7 +69,7 @@ func (m *member) note(s *engine.Step, request map[string]any) (more bool) {
 	add := func(path []string, made bool) {
 		keep(path, made)
 		for i := range path {
-			// In another order, another invocation may not have made it before.
+			// In another order, the parent may not have been created before.
 			if missing(request, path[:i]) {
 				keep(path[:i], true)
 			}

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// A State is what a link carries and a page opens with: a part of the Question to the
-// program for the browser, see web/app/src/state.ts.
+// A State is the content of a link, with which a page opens: a part of the Question to the
+// program in the browser, see web/app/src/state.ts.
 type State struct {
 	Documents []Text `json:"documents"`
 	Objects   []Text `json:"objects"`
@@ -22,7 +22,7 @@ type Text struct {
 	Text string `json:"text"`
 }
 
-// What a page opens at most, see web/app/src/validate.ts.
+// Limits of a State that a page opens, see web/app/src/validate.ts.
 const (
 	MaxState = 4 << 20 // bytes of the JSON of a State
 	maxTexts = 1000    // documents, and objects
@@ -31,12 +31,12 @@ const (
 const (
 	// version is the first part of a link. A page that knows other versions can say so.
 	version = "1."
-	// maxLink is below what Chromium takes as a URL, 2 MiB.
+	// maxLink is less than the maximum length of a URL in Chromium, 2 MiB.
 	maxLink = 2_000_000
 )
 
-// Fragment returns what stands behind the "#" of a link to s: the version, and the JSON of
-// s, deflated, in base64 for URLs. A browser does not send this part to a server.
+// Fragment returns the part after the "#" of a link to s: the version, and the JSON of s,
+// deflated, in URL-safe base64. Browsers do not send this part to a server.
 func Fragment(s State) (string, error) {
 	if n := max(len(s.Documents), len(s.Objects)); n > maxTexts {
 		return "", fmt.Errorf("%d files are too many: at most %d fit in a link", n, maxTexts)

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Port is the port of the playground where nothing else is said: a browser keeps
-// the site, and what a reader has set, by address and port.
+// Port is the default port of the playground. It is fixed, because a browser stores the site and
+// a reader's settings by address and port.
 const Port = 6273 // "mapd" on the keys of a telephone
 
-// Listen listens on a port of address, or of the loopback addresses of this machine
-// if address is empty: of IPv6, too, if it has that, since "localhost" may mean either.
-// Port 0 takes a free one.
+// Listen listens on a port of address. If address is empty, it listens on the loopback addresses
+// of this machine, including IPv6 if available, because "localhost" may stand for either. Port 0
+// means a free one.
 func Listen(address string, port int) ([]net.Listener, error) {
 	if address != "" {
 		l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
@@ -44,8 +44,8 @@ func Listen(address string, port int) ([]net.Listener, error) {
 	}
 }
 
-// Serve answers requests at listeners, which it closes, until ctx is done. Answers
-// that are under way then have three seconds.
+// Serve answers requests at listeners until ctx is done, and closes the listeners. Running
+// answers then get three more seconds.
 func Serve(ctx context.Context, h http.Handler, listeners ...net.Listener) error {
 	srv := &http.Server{
 		Handler:           h,

@@ -1,10 +1,10 @@
-// Package playground answers one question: how does the site of the playground, which
-// runs mapd in a browser, reach a browser on this machine?
+// Package playground answers one question: how does the playground's site, which runs mapd in a
+// browser, get into a browser on this machine?
 //
-// The site is static files that "make web" builds into the folder site, and this
-// package embeds them. A mapd that was built without them lacks the playground and
-// nothing else. Nothing but these files is served, and no request changes anything:
-// what a reader writes stays in his browser, and a link to it is a text (Link).
+// The site consists of static files that "make web" builds into the folder site, and which this
+// package embeds. A mapd that was built without them has no playground. Only these files are
+// served, and no request changes anything: a reader's texts stay in the browser, and a link to
+// them is a text (Fragment). Start reading at NewHandler.
 package playground
 
 import (
@@ -78,10 +78,9 @@ type file struct {
 	to        string // if not empty, the path that has the file
 }
 
-// NewHandler returns a Handler for the files of site, which must not change. Requests
-// have to be for one of hosts, if there are any: on loopback addresses, the name of a
-// page from elsewhere could lead here as well, and that page would then count as one
-// of the same origin.
+// NewHandler returns a Handler for the files of site, which must not change. If there are hosts,
+// it serves only requests for one of them. That matters on loopback addresses: a foreign page's
+// host name could resolve to them, and that page would then have the same origin.
 func NewHandler(site fs.FS, hosts ...string) (*Handler, error) {
 	h := &Handler{site: site, hosts: hosts, files: map[string]file{}}
 	err := fs.WalkDir(site, ".", func(name string, d fs.DirEntry, err error) error {

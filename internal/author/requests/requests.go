@@ -1,7 +1,7 @@
 // Package requests answers one question: which requests show what a policy does?
 //
-// It makes plain objects of the kinds that a policy is about, and changes them where the
-// policy looks, to values that its expressions have.
+// It generates plain objects of the kinds that a policy matches, and changes the fields that the
+// policy reads to values in its expressions. Start reading at Telling.
 package requests
 
 import (
@@ -35,12 +35,11 @@ import (
 // expressions that are used, and the kinds that it is tried on.
 const maxTried, maxLiterals, maxKinds = 3000, 40, 8
 
-// Telling returns requests that reach outcomes of the policies' expressions that no request
-// before reaches, with what they give: of plain objects of the kinds that a policy is about,
-// and of objects that differ from them where the policy looks, with values that its
-// expressions have. The same policies give the same requests. The namespaces are used beside
-// the default one. Policies must be compiled by an Env that observes, and the counter has
-// what they counted.
+// Telling returns requests, with their results, that each reach an outcome of the policies'
+// expressions that no earlier request reaches: plain objects of the kinds that a policy matches,
+// and objects that differ from these in fields that the policy reads. The same policies give the
+// same requests. The namespaces are used besides the default one. The policies must be compiled
+// by an Env that observes, and the counter has their counts.
 func Telling(ctx context.Context, policies *mapd.Policies, namespaces []string) ([]*Candidate, *coverage.Counter) {
 	g := generate(ctx, policies, namespaces, nil)
 	return g.cases(), &g.counter
@@ -55,15 +54,15 @@ func generate(ctx context.Context, policies *mapd.Policies, namespaces []string,
 	return g
 }
 
-// Try calls f with all requests that Telling tries for policies, and what they give. An Env
-// that observes must have compiled the policies.
+// Try calls f with all requests that Telling tries, and their results. The policies must be
+// compiled by an Env that observes.
 func Try(ctx context.Context, policies *mapd.Policies, namespaces []string, f func(*mapd.Request, *mapd.Result)) {
 	generate(ctx, policies, namespaces, f)
 }
 
-// Sample calls f with n random requests for each policy, the same ones for the same policies,
-// and what they give. Where a policy looks, an object has a value that the policy's
-// expressions have, another one, or none.
+// Sample calls f with n random requests for each policy, and their results. The requests are
+// always the same for the same policies. A field that a policy reads has a value from the
+// policy's expressions, another value, or none.
 func Sample(ctx context.Context, policies *mapd.Policies, n int, f func(*mapd.Request, *mapd.Result)) {
 	g := &generation{ctx: ctx, policies: policies, changed: map[string]bool{}, each: f, namespaces: []string{mapd.DefaultNamespace}}
 	for _, p := range policies.Policies() {
@@ -72,7 +71,7 @@ func Sample(ctx context.Context, policies *mapd.Policies, n int, f func(*mapd.Re
 		places, literals, kinds := g.looks(spec)
 		random := func(c *Candidate) *Candidate {
 			for _, place := range places {
-				// Without is as likely as all values together.
+				// A missing field is as likely as all values together.
 				if values := g.values(c, place, literals); r.IntN(2) > 0 {
 					c = c.with(place, values[r.IntN(len(values))])
 				}
@@ -92,8 +91,8 @@ func Sample(ctx context.Context, policies *mapd.Policies, n int, f func(*mapd.Re
 	}
 }
 
-// Offer calls f with an object as one that is created and as one that is updated, and what
-// policies give. It skips what is no object that they can be asked about.
+// Offer calls f with the creation and the update of an object, and the results. It skips objects
+// for which no request can be made.
 func Offer(ctx context.Context, policies *mapd.Policies, u *unstructured.Unstructured, f func(*mapd.Request, *mapd.Result)) {
 	u = u.DeepCopy()
 	u.SetManagedFields(nil)
@@ -173,7 +172,7 @@ func (g *generation) policy(p *policy.Policy) {
 			last = append(last, g.try(g.plain(gvk, ns, spec.MatchConstraints)))
 		}
 	}
-	// Each round changes one place more.
+	// Each round changes one more field.
 	for range 3 {
 		var next []*Candidate
 		for _, c := range last {

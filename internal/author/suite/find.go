@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// fileNames are the files of a directory that are suites.
+// fileNames are the names of files that are suites.
 var fileNames = []string{"mapd-test.yaml", "mapd-test.yml", "kyverno-test.yaml", "kyverno-test.yml"}
 
-// Find returns the files of suites: a file is itself, a directory stands for the suites
-// in it, which for those of gator are files of any name, and DIR/... for those of all directories below it too, except those that are
-// named testdata, vendor or node_modules or begin with a dot or an underscore. A path
-// without suites is an error.
+// Find returns the files of suites. A file stands for itself, and a directory for the suites in
+// it; suites of gator may have any name. DIR/... stands for the suites in all directories below
+// DIR, except those that are named testdata, vendor or node_modules or begin with a dot or an
+// underscore. A path without suites is an error.
 func Find(paths []string) ([]string, error) {
 	var files []string
 	for _, path := range paths {
@@ -75,8 +75,8 @@ func ignored(dir string) bool {
 	return slices.Contains([]string{"testdata", "vendor", "node_modules"}, dir) || strings.HasPrefix(dir, ".") || strings.HasPrefix(dir, "_")
 }
 
-// Watched returns the files and directories to watch for changes that concern suites:
-// paths, the directories of files, and what the suites name elsewhere.
+// Watched returns the files and directories to watch for changes of suites: paths, the
+// directories of files, and the files that suites name elsewhere.
 func Watched(paths, files []string) []string {
 	var out []string
 	add := func(path string) {

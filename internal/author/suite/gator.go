@@ -13,8 +13,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// gatorSuite is a suite of gator, Gatekeeper's command. What it tests are constraints:
-// gator verify neither runs mutators nor can a case say what becomes of an object.
+// gatorSuite is a suite of gator, Gatekeeper's command. It tests constraints only: gator verify
+// runs no mutators, and its cases cannot describe a changed object.
 type gatorSuite struct {
 	APIVersion string      `json:"apiVersion" need:"y"`
 	Kind       string      `json:"kind" need:"y"`
@@ -64,8 +64,9 @@ func isGator(path string) bool {
 	return err == nil && bytes.Contains(text, []byte(gatorVersion)) && gatorHead.Match(text)
 }
 
-// readGator reads a suite of gator, all of whose cases are skipped. A test of what gator
-// would refuse as a template, but mapd runs, is an error, since its author wants to know.
+// readGator reads a suite of gator. All its cases are skipped. A test whose template is a mutator
+// or a policy that mapd runs is an error, because gator would refuse it and its author should
+// know.
 func readGator(file string, d *mapd.Document) (*Suite, []error) {
 	var g gatorSuite
 	dec := &decoder{doc: d}
@@ -90,8 +91,8 @@ func readGator(file string, d *mapd.Document) (*Suite, []error) {
 
 const constraints = "tests a ConstraintTemplate, which mapd does not run"
 
-// refuseMutators fails for a file that has a mutator or a policy of the kinds that mapd
-// runs. What else is wrong with the file is for gator to say.
+// refuseMutators returns an error if a file has a mutator or a policy of a kind that mapd runs.
+// It ignores other errors in the file, which gator reports.
 func refuseMutators(dec *decoder, path string, s *Suite, name string) {
 	if name == "" {
 		return

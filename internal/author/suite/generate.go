@@ -20,12 +20,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// Generate returns the text of a suite for the policies of a file, which stands beside
-// it. Its cases reach outcomes of the policies' expressions that no case before reaches:
-// plain objects of the kinds that a policy is about, and objects that differ from them
-// where the policy looks, with values that its expressions have. What comes out is what
-// the cases expect. The same file gives the same text. The policies are returned with what
-// they counted, if env observes.
+// Generate returns the text of a suite for the policies of a file in the same directory. Its
+// cases each reach an outcome of the policies' expressions that no earlier case reaches: with
+// plain objects of the kinds that a policy matches, and with objects that differ from these in
+// fields that the policy reads. The cases expect the present results. The same file gives the
+// same text. Generate also returns the policies, which have counts if env observes.
 func Generate(ctx context.Context, file string, env *cel.Env) ([]byte, *Loaded, error) {
 	docs, errs := documents(file)
 	if len(errs) > 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// kyvernoTest is a test of Kyverno's command. What only policies read that mapd does not run
-// is known and not used.
+// kyvernoTest is a test of Kyverno's command. Fields that matter only to policies that mapd does
+// not run are accepted and ignored.
 type kyvernoTest struct {
 	APIVersion           string          `json:"apiVersion" need:"y"`
 	Kind                 string          `json:"kind" need:"y"`
@@ -44,8 +44,8 @@ type kyvernoTest struct {
 	GlobalContextEntries []value         `json:"globalContextEntries"`
 }
 
-// kyvernoResult is what a test expects of a policy and some resources. The last fields
-// are of older releases.
+// kyvernoResult is what a test expects of a policy and some resources. The last fields are those
+// of older releases.
 type kyvernoResult struct {
 	Policy                      string        `json:"policy" need:"y"`
 	Rule                        string        `json:"rule"`
@@ -139,7 +139,7 @@ type kyvernoCluster struct {
 	} `json:"spec"`
 }
 
-// policyKind is what of Kyverno's tests runs besides Kyverno's own policies.
+// policyKind is the kind of policies that such a test may have besides Kyverno's own.
 const policyKind = api.PolicyKind
 
 // isKyverno reports whether an object is a test of Kyverno's. Its documentation has both
@@ -148,18 +148,18 @@ func isKyverno(apiVersion, kind string) bool {
 	return kind == "Test" && (apiVersion == "cli.kyverno.io/v1alpha1" || apiVersion == "kyverno.io/v1")
 }
 
-// kyverno is a test that is being read.
+// kyverno is the state of reading a test.
 type kyverno struct {
 	*decoder
 	kyvernoTest
 	at *Suite // for paths
-	// policies are those that run, in the order of their files, bindings theirs, and
-	// others the kinds of policies that do not run, by name.
+	// policies are the policies that run, in the order of their files, and bindings are theirs.
+	// others has the kinds of policies that do not run, by name.
 	policies, bindings []*mapd.Document
 	others             map[string]string
 	resources, beside  []*mapd.Document
 	scales             map[schema.GroupVersionKind]bool // of values.subresources
-	// rules are what the rules of Kyverno's policies do, by the name of the policy.
+	// rules has the types of the rules of Kyverno's policies, by the names of policy and rule.
 	rules map[string]map[string]string
 	// configMaps are those that rules read, by the name of the policy and the variable.
 	configMaps map[[2]string]*policy.ConfigMap
@@ -215,7 +215,7 @@ func (k *kyverno) files(field string, names []string) (docs []*mapd.Document) {
 	return docs
 }
 
-// isFile fails for what Kyverno would download.
+// isFile reports an error for a name that Kyverno would download.
 func (k *kyverno) isFile(path, name string) bool {
 	if strings.Contains(name, "://") {
 		k.fail(path, "%s: %s: mapd reads files only", path, name)
@@ -384,8 +384,8 @@ func (k *kyverno) readUser() {
 	}
 }
 
-// suite returns the suite for the results about a policy: with it and those before it. nil
-// stands for no policy.
+// suite returns the suite for the results about a policy: it runs the policy and those before it.
+// nil stands for no policy.
 func (k *kyverno) suite(of *mapd.Document) *Suite {
 	name := ""
 	if of != nil {
@@ -436,13 +436,14 @@ func (k *kyverno) policyOf(r *kyvernoResult) *mapd.Document {
 	return nil
 }
 
-// claim returns what a result says about a policy, or why it is left out.
+// claim returns what a result expects of a policy, or the reason why the result is left out.
 func (k *kyverno) claim(r *kyvernoResult, path string, d *mapd.Document) (c claim, out string) {
 	c = claim{stage: engine.PolicyStage, policy: r.Policy, result: cmp.Or(r.Result, r.Status)}
 	if gvk := d.Object().GroupVersionKind(); policy.Is(gvk) {
 		c.stage, c.policy = engine.RuleStage, policy.IDOf(d.Object())
 		rules := k.rules[d.Name()]
-		// Kyverno names the rules that it makes for controllers after that for Pods.
+		// Kyverno derives the names of rules that it generates for controllers from the rule for
+		// Pods.
 		rule := r.Rule
 		for _, prefix := range []string{"autogen-cronjob-", "autogen-"} {
 			if without, ok := strings.CutPrefix(rule, prefix); ok && rules[rule] == "" {
@@ -558,7 +559,7 @@ func (k *kyverno) otherKind(r *kyvernoResult) string {
 	return ""
 }
 
-// identity is what tells objects of one version apart.
+// identity identifies an object in one version.
 func identity(d *mapd.Document) [4]string {
 	u := d.Object()
 	return [4]string{u.GetAPIVersion(), u.GetKind(), cmp.Or(u.GetNamespace(), mapd.DefaultNamespace), u.GetName()}
@@ -606,12 +607,12 @@ func (k *kyverno) selected(r *kyvernoResult, path string) (docs []*mapd.Document
 	return docs
 }
 
-// claim is what a result of Kyverno's says about one policy or one rule: pass, it changes the
-// object; skip, it leaves the object as it is; fail, it fails or the object becomes another
-// than expected; error, it fails.
+// claim is the expectation of one result about one policy or one rule. pass: it changes the
+// object. skip: it does not change the object. fail: it fails, or the object is not as expected.
+// error: it fails.
 type claim struct {
 	stage, policy, result string
-	// idle says that the policy passes, too, if it ran and changed nothing.
+	// idle: the policy also passes if it ran and changed nothing.
 	idle bool
 }
 
@@ -638,7 +639,7 @@ func (c *claim) got(r *mapd.Result) (got, why string) {
 	return got, why
 }
 
-// completed reports whether a mutation of the claim ran without a change.
+// completed reports whether a mutation of the claim ran without changing the object.
 func (c *claim) completed(r *mapd.Result) bool {
 	return slices.ContainsFunc(r.Decision.Steps, func(s engine.Step) bool { return c.about(s) && s.Outcome == engine.Unchanged })
 }
@@ -648,7 +649,7 @@ func (c *claim) about(s engine.Step) bool {
 	return s.Stage == c.stage && (s.Policy == c.policy || c.stage == engine.RuleStage && strings.HasPrefix(s.Policy, c.policy+"/"))
 }
 
-// meets reports whether a result is as expected but for the object.
+// meets reports whether a result is as expected, apart from the object.
 func (c *claim) meets(r *mapd.Result) bool {
 	got, _ := c.got(r)
 	return got == c.result || c.result == "pass" && got == "skip" && c.idle && c.completed(r)

@@ -24,14 +24,14 @@ type Suite struct {
 	doc   *mapd.Document
 	units []*unit
 
-	// Of a test of Kyverno's, given is true, docs are the policies up to that which its
-	// results are about, and beside what they may read.
+	// For a test of Kyverno's, given is set, docs are the policies up to the one that the results
+	// are about, and beside are objects that these may read.
 	given        bool
 	tests        string
 	docs, beside []*mapd.Document
 }
 
-// unit is one request of a case, and what has to come out of it.
+// unit is one request of a case, with the expected result.
 type unit struct {
 	suite *Suite
 	name  string
@@ -39,8 +39,8 @@ type unit struct {
 	row   int    // of its table, -1 without
 	line  int
 	spec  testCase
-	// object, old and want are nil if there is none. many says that object is one of
-	// the objects of a file.
+	// object, old and want are nil if they are not given. many: object is one of several objects
+	// of a file.
 	object, old, want *mapd.Document
 	many              bool
 	context           []*mapd.Document
@@ -171,7 +171,7 @@ func (s *Suite) addCase(d *decoder, i int, raw map[string]any) {
 	}
 }
 
-// filling puts the values of a row into texts.
+// filling replaces references in texts by the values of a row.
 type filling struct {
 	columns map[string]any
 	used    map[string]bool
@@ -203,7 +203,7 @@ func (f *filling) in(v any) any {
 				return value
 			}
 		}
-		// All at once, since a value may look like a reference.
+		// All references are replaced in one pass, because a value may look like a reference.
 		var pairs []string
 		for _, column := range slices.Sorted(maps.Keys(f.columns)) {
 			ref := "$(" + column + ")"

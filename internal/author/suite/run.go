@@ -33,23 +33,22 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Options say how suites are run. The zero value runs every case once.
+// Options say how to run suites. The zero value runs every case once.
 type Options struct {
 	// Run selects cases by "FILE/NAME"; nil selects all.
 	Run *regexp.Regexp
-	// Count is how many times each case is run, 1 if it is 0. All runs have to give the
-	// same.
+	// Count is how often each case is run; 0 means 1. All runs have to give the same result.
 	Count int
 	// Parallel is how many cases run at once; 0 is one for each core.
 	Parallel int
-	// Modules returns what loads the modules of Kubewarden's policies, with files that
-	// stand in for some. Nil loads none.
+	// Modules returns the loader of modules of Kubewarden's policies. local has files to use
+	// instead of modules. If it is nil, no modules are loaded.
 	Modules func(local map[string]string) (kubewarden.Loader, error)
-	// Env returns the expression language of a minor. Nil is that of package mapd.
+	// Env returns the CEL environment of a minor release. If it is nil, that of pkg/mapd is used.
 	Env func(minor string) (*cel.Env, error)
 	// Verbose keeps the Trace of cases that pass, too.
 	Verbose bool
-	// Orders is how many other orders of policies are run for a case at most; 0: none.
+	// Orders bounds the other orders of policies that are run for a case; 0: none are.
 	Orders int
 }
 
@@ -61,7 +60,7 @@ const (
 	Passed  Status = "pass"
 	Failed  Status = "fail"
 	Skipped Status = "skip"
-	// Broken says that the case could not be run.
+	// Broken: the case could not be run.
 	Broken Status = "error"
 )
 
@@ -71,15 +70,15 @@ type Outcome struct {
 	Name   string
 	Line   int
 	Status Status
-	// Message says why a case failed, was skipped or could not be run. The first line
-	// stands for itself.
+	// Message is the reason why a case failed, was skipped or could not be run. Its first line is
+	// a summary.
 	Message string
 	// Diff has the fields in which the result differs from what was expected.
 	Diff []report.Change
 	// Trace says what each policy did. Without Options.Verbose only failures have it.
 	Trace    string
 	Duration time.Duration
-	// Orders is what other orders of the policies gave; nil without Options.Orders.
+	// Orders is the result of running other orders of the policies; nil without Options.Orders.
 	Orders *ordercheck.Result
 
 	unit   *unit
@@ -100,12 +99,11 @@ func (o *Outcome) DiffText(colour bool) string {
 // Results are what suites gave.
 type Results struct {
 	Outcomes []*Outcome
-	// Errs are what is wrong with suites and their policies, whose cases did not run.
-	// Uncompiled says that policies among them do not compile or validate, Unread that
-	// something could not be read.
+	// Errs are the errors of suites and their policies. Cases of these suites did not run.
+	// Uncompiled: policies do not compile or validate. Unread: something could not be read.
 	Errs               []error
 	Uncompiled, Unread bool
-	// Focused says that cases without focus were left out.
+	// Focused: cases without focus were left out.
 	Focused bool
 	// Loaded are the policies that ran, by suite, for coverage.
 	Loaded []Loaded

@@ -14,17 +14,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Updated is a file with what came out as what is expected.
+// Updated is a file in which the expectations were replaced by the results.
 type Updated struct {
 	File  string
 	Text  []byte
 	Cases []string // whose expectation changed
 }
 
-// Update returns the files that change if what came out of failed cases becomes what is
-// expected, and why it cannot for some. Nothing is written yet. An expectation keeps
-// its form where it can: fields stay fields, a patch a patch; a case without one gets the
-// fields that changed.
+// Update returns the files that change if the results of failed cases become the expectations,
+// and errors for cases where that is impossible. It writes nothing. An expectation keeps its form
+// if possible: fields stay fields, a patch a patch. A case without an expectation gets the
+// changed fields.
 func (r *Results) Update() (files []Updated, errs []error) {
 	byFile := map[string]*Updated{}
 	var order []string
@@ -140,8 +140,8 @@ func clone(m map[string]any) map[string]any {
 	return out
 }
 
-// WriteFiles writes files: first all beside their places, and then each takes its own,
-// so that an error leaves every one whole.
+// WriteFiles writes all new contents to temporary files first, and then renames each, so that an
+// error leaves no file incomplete.
 func WriteFiles(files []Updated) (err error) {
 	var made []*atomicfile.Pending
 	defer func() {
@@ -158,7 +158,7 @@ func WriteFiles(files []Updated) (err error) {
 		mode := os.FileMode(0o644)
 		if info, err := os.Stat(file); err == nil {
 			if mode = info.Mode().Perm(); mode&0o222 == 0 {
-				return fmt.Errorf("%s is read-only", file) // a rename would not ask
+				return fmt.Errorf("%s is read-only", file) // a rename would succeed even so
 			}
 		}
 		p, err := atomicfile.Create(file, mode)

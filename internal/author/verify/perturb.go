@@ -111,7 +111,7 @@ func (b perturber) element(n legacy.Node) any {
 	return map[string]any{n.Name: pick(b.generator, "other", "third", "fourth", "app", "")}
 }
 
-// retyped returns a key of another type that reads the same.
+// retyped returns a key of another type that prints the same.
 func retyped(v any) any {
 	switch v := v.(type) {
 	case int64:

@@ -113,7 +113,7 @@ func newPolicySide(types *openapi.Types, all []Written) (*policySide, error) {
 	return &policySide{e}, nil
 }
 
-// PolicyReference returns policies as what others are compared with.
+// PolicyReference returns a reference that runs policies, to compare others with.
 func PolicyReference(types *openapi.Types, policies []Written) (Reference, error) {
 	side, err := newPolicySide(types, policies)
 	if err != nil {

@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	// Audience is the only audience of a token that replicas accept.
+	// Audience is the only audience that a token for a replica may have.
 	Audience = "records.mapd.dev"
-	// ServiceAccount is the one, in mapd's namespace, whose tokens mapd's commands request.
+	// ServiceAccount is the ServiceAccount in mapd's namespace for which mapd's commands request
+	// tokens.
 	ServiceAccount = "mapd-reader"
-	// maxToken is the length of the longest token that is looked at.
+	// maxToken bounds the length of a token that Check parses.
 	maxToken = 16 << 10
 	// maxSkew is how far the clocks of two machines may differ.
 	maxSkew = time.Minute
 )
 
-// Check returns why a token cannot be one that replicas accept: it is not a JSON Web Token,
-// is also valid for somebody else than replicas, or has expired. It verifies no signature,
-// so a token without an error may still be forged: only a TokenReview says who sent it.
+// Check returns the reason why replicas would refuse a token: it is not a JSON Web Token, it has
+// an audience other than replicas, or it has expired. Check verifies no signature, so a token
+// without an error may still be forged: only a TokenReview tells who sent it.
 func Check(token string, now time.Time) error {
 	if token == "" {
 		return errors.New("a bearer token is required")
@@ -66,7 +67,7 @@ var (
 	errAudience = errors.New("the bearer token is not for the audience " + Audience + " alone, and replicas accept no other")
 )
 
-// audience is a claim that has one form for one text and another for several.
+// audience is the claim "aud": JSON has a string for one audience and a list for several.
 type audience []string
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -48,7 +48,7 @@ func ServerKeys(kube kubernetes.Interface) func(context.Context) (*Keys, error) 
 	}
 }
 
-// ParseKeys reads a JSON Web Key Set. Keys that sign something else are left out.
+// ParseKeys reads a JSON Web Key Set. It leaves out keys that are not for signatures.
 func ParseKeys(issuer string, text []byte) (*Keys, error) {
 	k := &Keys{Issuer: issuer}
 	if err := json.Unmarshal(text, &k.Set); err != nil {
@@ -63,7 +63,7 @@ func ParseKeys(issuer string, text []byte) (*Keys, error) {
 	return k, nil
 }
 
-// ServerUID returns the UIDs of webhook configurations of a cluster.
+// ServerUID returns a function that reads the UID of a webhook configuration from the cluster.
 func ServerUID(kube kubernetes.Interface) func(ctx context.Context, kind, name string) (types.UID, error) {
 	client := kube.AdmissionregistrationV1()
 	return func(ctx context.Context, kind, name string) (types.UID, error) {

@@ -2,27 +2,28 @@ package callertoken
 
 import "net/netip"
 
-// maxServers bounds how many addresses are counted by name: so many of those that have sent
-// a valid token, and so many of the rest.
+// maxServers bounds how many addresses are counted by name: maxServers of those that have sent a
+// valid token, and as many others.
 const maxServers = 32
 
 // others is the name for all further addresses.
 const others = "others"
 
-// servers are the addresses that reviews came from, with the results that each has had.
+// servers has the addresses from which reviews came, with the results that each has had.
 type servers struct {
 	known           map[netip.Prefix]map[string]bool
 	valid, notValid int
-	remaining       map[string]bool // results of others
+	remaining       map[string]bool // results of the addresses that are counted as others
 }
 
-// see returns the name of a server, and whether it has this result for the first time.
+// see returns the name under which a server is counted, and whether the server has this result
+// for the first time.
 func (s *servers) see(from netip.Prefix, result string) (name string, first bool) {
 	results := s.known[from]
 	if results == nil {
 		n := &s.notValid
 		if result == valid {
-			n = &s.valid // those without a token cannot take the places of those with one
+			n = &s.valid // addresses without a valid token cannot use up the room of those with one
 		}
 		if *n < maxServers {
 			*n++

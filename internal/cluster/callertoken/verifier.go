@@ -32,14 +32,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Mode is what becomes of a review without a valid token.
+// Mode says what happens to a review without a valid token.
 type Mode string
 
 // Modes of a Verifier.
 const (
 	// Off does not look at tokens.
 	Off Mode = "off"
-	// Warn answers, counts and logs.
+	// Warn answers the review, and counts and logs that it had no valid token.
 	Warn Mode = "warn"
 	// Require refuses with 401, or 403 for an API group that the token does not name, so
 	// that the failurePolicy of the entry applies.
@@ -47,24 +47,24 @@ const (
 )
 
 const (
-	// maxToken is the length of the longest token that is looked at.
+	// maxToken bounds the length of a token that is parsed.
 	maxToken = 16 << 10
 	// maxVerified bounds how many tokens are remembered.
 	maxVerified = 256
 	// maxSkew is how far the clocks of two machines may differ.
 	maxSkew = 30 * time.Second
-	// askTimeout bounds one question to the API server.
+	// askTimeout bounds one request to the API server.
 	askTimeout = 2 * time.Second
 	// askEvery is how often, at most, reviews make a Verifier ask for keys, or for the UID of
 	// a webhook configuration.
 	askEvery = time.Second
-	// refreshEvery is how long a key that the API server has no more is accepted, and
-	// retryEvery how long a Verifier waits after it could not ask.
+	// refreshEvery is how long a key is accepted after the API server has dropped it. retryEvery
+	// is how long a Verifier waits after the API server could not be asked.
 	refreshEvery = 5 * time.Minute
 	retryEvery   = 2 * time.Second
 )
 
-// algorithms are those that an API server signs ServiceAccount tokens with.
+// algorithms are the algorithms with which API servers sign ServiceAccount tokens.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}
 
 // Kinds of webhook configurations.
@@ -73,7 +73,7 @@ const (
 	Validating = "ValidatingWebhookConfiguration"
 )
 
-// configurations are the names of mapd's, by kind.
+// configurations are the names of mapd's webhook configurations, by kind.
 var configurations = map[string]string{Mutating: webhookconfig.ConfigurationName, Validating: webhookconfig.ValidationName}
 
 // Results by which reviews are counted.
@@ -83,13 +83,13 @@ const (
 	invalid = "invalid"
 )
 
-// Keys are those that an API server signs ServiceAccount tokens with.
+// Keys are the public keys of the tokens that an API server issues.
 type Keys struct {
 	Issuer string
 	Set    jose.JSONWebKeySet
 }
 
-// Options say what a Verifier knows. All are required.
+// Options configure a Verifier. All are required.
 type Options struct {
 	Mode Mode
 	// Address is that of the webhook entries, without a path: https://NAME.NAMESPACE.svc:PORT
@@ -108,7 +108,7 @@ type Options struct {
 type Verifier struct {
 	o Options
 
-	asking sync.Mutex // held while the API server is asked
+	asking sync.Mutex // held during requests to the API server
 
 	mu       sync.Mutex
 	keys     *Keys // nil until they were read once
@@ -116,7 +116,7 @@ type Verifier struct {
 	keysAt   time.Time
 	uids     map[string]types.UID // by kind
 	uidsAt   map[string]time.Time
-	verified map[[sha256.Size]byte]*claims // of these keys
+	verified map[[sha256.Size]byte]*claims // by hash, verified with these keys
 	servers  servers
 }
 
@@ -145,8 +145,8 @@ func (v *Verifier) Run(ctx context.Context) error {
 	}
 }
 
-// Ready returns an error until the keys were read once. Afterwards they are used although
-// the API server cannot be asked.
+// Ready returns an error until the keys were read once. After that, a Verifier works with the
+// keys that it has, even if the API server does not answer.
 func (v *Verifier) Ready() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -156,7 +156,7 @@ func (v *Verifier) Ready() error {
 	return nil
 }
 
-// Fresh returns why the keys could not be read again.
+// Fresh returns the error of the last attempt to read the keys.
 func (v *Verifier) Fresh() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -172,7 +172,7 @@ func cause(err error) error {
 
 // claims are what a token says, as pkg/serviceaccount/claims.go of Kubernetes writes it.
 type claims struct {
-	keys *Keys // that verified it
+	keys *Keys // the keys that verified the token
 	jwt.Claims
 	Private struct {
 		Validating   *reference          `json:"validatingwebhookconfiguration"`
@@ -200,7 +200,8 @@ func (v *Verifier) Authenticate(ctx context.Context, from netip.Prefix, token, p
 	if slices.Contains(groups, "*") {
 		return nil, v.decide(from, valid, nil, 0)
 	}
-	// Whether the token is valid depends on what the review is about, and each is counted once.
+	// Whether the token is valid depends on the API group of the review, so the review is counted
+	// when that is known.
 	return func(group string) error {
 		if slices.Contains(groups, group) {
 			return v.decide(from, valid, nil, 0)
@@ -210,8 +211,8 @@ func (v *Verifier) Authenticate(ctx context.Context, from netip.Prefix, token, p
 	}, nil
 }
 
-// decide counts a review and returns the refusal of one with an error, if the mode asks
-// for that.
+// decide counts a review by its result. If err is not nil, it returns err as a refusal, provided
+// that the mode is Require.
 func (v *Verifier) decide(from netip.Prefix, result string, err error, code int) error {
 	v.mu.Lock()
 	server, first := v.servers.see(from, result)
@@ -232,8 +233,8 @@ func (v *Verifier) decide(from netip.Prefix, result string, err error, code int)
 	return &webhook.ReviewError{Code: code, Reason: err.Error()}
 }
 
-// verify returns what a valid token says, and otherwise why it is not valid. No error has a
-// part of a token that is not signed by the API server.
+// verify returns the claims of a valid token, or the reason why it is not valid. The error quotes
+// parts of a token only if the API server has signed it.
 func (v *Verifier) verify(ctx context.Context, token, path string, now time.Time) (*claims, error) {
 	switch {
 	case token == "":
@@ -264,7 +265,7 @@ func (v *Verifier) verify(ctx context.Context, token, path string, now time.Time
 	return c, nil
 }
 
-// read verifies the signature of a token, and what does not depend on the review.
+// read verifies the signature of a token and its claims that do not depend on the review.
 func (v *Verifier) read(ctx context.Context, token string, now time.Time) (*claims, error) {
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
@@ -273,14 +274,14 @@ func (v *Verifier) read(ctx context.Context, token string, now time.Time) (*clai
 	id := parsed.Headers[0].KeyID
 	keys := v.current()
 	if keys == nil || len(keys.Set.Key(id)) == 0 {
-		// The key may be new. Others wait for the same answer.
+		// The key may be new, so the keys are read again. Other reviews wait for the result.
 		v.asking.Lock()
 		v.mu.Lock()
 		keys = v.keys
 		due := now.Sub(v.keysAt) >= askEvery
 		v.mu.Unlock()
 		if due && (keys == nil || len(keys.Set.Key(id)) == 0) {
-			_ = v.readKeys(ctx) // Fresh has the error
+			_ = v.readKeys(ctx) // Fresh returns the error
 			keys = v.current()
 		}
 		v.asking.Unlock()
@@ -310,8 +311,8 @@ func (v *Verifier) read(ctx context.Context, token string, now time.Time) (*clai
 	return c, nil
 }
 
-// bound returns an error unless the token is bound to the configuration that has the
-// entries with this path, as it is now.
+// bound returns an error unless the token is bound to the present configuration that has the
+// entries with this path.
 func (v *Verifier) bound(ctx context.Context, c *claims, path string, now time.Time) error {
 	kind, ref := Validating, c.Private.Validating
 	if strings.HasPrefix(path, "/mutate") {
@@ -329,7 +330,7 @@ func (v *Verifier) bound(ctx context.Context, c *claims, path string, now time.T
 	if known() {
 		return nil
 	}
-	// It may have been made anew.
+	// The configuration may have been deleted and created again.
 	v.asking.Lock()
 	defer v.asking.Unlock()
 	v.mu.Lock()
@@ -410,12 +411,12 @@ func (v *Verifier) readKeys(ctx context.Context) error {
 	v.keysAt, v.keysErr = time.Now(), err
 	if err == nil {
 		v.keys = keys
-		clear(v.verified) // a key may be gone
+		clear(v.verified) // they may have been verified by a key that is gone
 	}
 	return err
 }
 
-// quoted returns a few texts for people.
+// quoted lists the first texts, quoted.
 func quoted(texts []string) string {
 	list := make([]string, len(texts))
 	for i, t := range texts {

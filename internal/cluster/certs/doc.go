@@ -1,25 +1,23 @@
-// Package certs answers two questions that belong together: which certificate
-// do we serve, and which authorities must the API server trust?
+// Package certs answers two related questions: which certificate does mapd serve, and which
+// authorities must API servers trust?
 //
-// There are two sources. Issuer keeps an authority of its own and what it has
-// signed in one Secret, from which every replica takes them; the replica
-// that holds the lease renews and rotates them. Files takes all from files
-// that somebody else, such as cert-manager, looks after.
+// There are two sources. Issuer issues certificates by an authority of its own, and stores both
+// in a Secret, which every replica reads; the replica that holds the lease renews and rotates
+// them. Files reads them from files that somebody else, such as cert-manager, maintains.
 //
-// Both hold to one promise: what is served is trusted. Whatever replaces an
-// authority is made known to the API servers first, and the replaced one stays
-// known until nothing that it signed can be served any more.
+// Both guarantee that API servers trust the certificate that is served. A new authority is
+// announced to them before it signs what is served, and an old one stays trusted until no
+// certificate of it can be served any more.
 //
-// The Secret holds, in PEM, tls.crt and tls.key, which are served; ca.crt and
-// ca.Key, which signed them; ca-next.crt and ca-next.Key while the authority is
-// being replaced; ca-bundle.crt, all that has to be trusted; and in
-// rotation.json until when each authority has signed. Setting the annotation
-// mapd.dev/rotate to any new value replaces the authority. The old one stays in
-// ca-bundle.crt until its last certificate has ended; who has reason to be
-// quicker takes it out of there by hand after the new one has begun to sign. A
-// Secret that was deleted or damaged is restored by the replicas that run; only
-// if there are none is everything made anew.
+// The Secret has, in PEM: tls.crt and tls.key, the certificate that is served; ca.crt and ca.Key,
+// the authority that signed it; ca-next.crt and ca-next.Key, the next authority during a
+// rotation; and ca-bundle.crt, all authorities to trust. rotation.json says until when the
+// certificates of each authority are valid. Setting the annotation mapd.dev/rotate to a new value
+// replaces the authority. The old one stays in ca-bundle.crt until its last certificate has
+// expired; to distrust it earlier, remove it from ca-bundle.crt by hand after the new one has
+// begun to sign. If the Secret is deleted or damaged, the running replicas restore it; without
+// running replicas, everything is made anew.
 //
-// No key, and nothing read from a Secret that might be one, is in any log line
-// or error.
+// Log lines and errors never contain a key, or anything read from a Secret that may be a key.
+// Start reading at Source; step.go decides about rotation.
 package certs

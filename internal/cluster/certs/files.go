@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// lookEvery is how often the files are looked at.
+	// lookEvery is how often the files are checked for changes.
 	lookEvery = time.Second
-	// announce is how long an authority has to have been in the bundle before a
-	// certificate of it replaces a good one. Replicas see a mounted Secret change
-	// up to a kubelet's sync period and the lifetime of its cache apart, and the one
-	// that writes the configurations may be the last to.
+	// announce is how long an authority has to be in the bundle before a certificate signed by it
+	// replaces a valid one. Replicas see a change of a mounted Secret at different times, up to a
+	// kubelet's sync period plus the lifetime of its cache, and the replica that writes the
+	// webhook configurations may see it last.
 	announce = 150 * time.Second
 )
 
@@ -34,17 +34,17 @@ type Files struct {
 	authorities *servingcert.Files[[]*x509.Certificate] // nil: caFile is empty
 	changed     watch.Listeners
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // guards the following fields
 	looked  time.Time
 	seen    []authority
 	bundle  []byte
 	serving *tls.Certificate
 }
 
-// authority is one that has been in the file at some time.
+// authority is an authority that the file has or has had.
 type authority struct {
 	cert  *x509.Certificate
-	since time.Time // zero: from the beginning
+	since time.Time // in the file since; zero: from the beginning
 }
 
 // NewFiles reads the files; it fails if they cannot be used now. caFile may be
@@ -71,7 +71,7 @@ func NewFiles(certFile, keyFile, caFile string) (*Files, error) {
 	return f, nil
 }
 
-// Changed returns a channel of the caller's own; see Source.
+// Changed returns a new channel for the caller; see Source.
 func (f *Files) Changed() <-chan struct{} { return f.changed.Add() }
 
 // GetCertificate returns the certificate in use, for tls.Config.
@@ -91,7 +91,7 @@ func (f *Files) Bundle() []byte {
 	return f.bundle
 }
 
-// Check says what is wrong with the files or the certificate in use.
+// Check returns an error if the files or the certificate in use cannot be used.
 func (f *Files) Check() error {
 	if err := f.pair.Check(); err != nil || f.authorities == nil {
 		return err
@@ -108,8 +108,8 @@ func (f *Files) Check() error {
 	return nil
 }
 
-// Run looks at the files regularly, so that those who wait for Changed hear of
-// it without anybody asking, until ctx is done.
+// Run checks the files regularly until ctx is done, so that receivers of Changed learn of
+// changes.
 func (f *Files) Run(ctx context.Context) error {
 	for watch.Sleep(ctx, lookEvery, nil, nil) {
 		f.Bundle()
@@ -117,7 +117,7 @@ func (f *Files) Run(ctx context.Context) error {
 	return nil
 }
 
-// look takes in what has changed. f.mu is held.
+// look reads the files if they have changed. f.mu is held.
 func (f *Files) look() {
 	now := time.Now()
 	if !f.looked.IsZero() && now.Sub(f.looked) < lookEvery {
@@ -149,8 +149,8 @@ func (f *Files) known() []*x509.Certificate {
 	return certs
 }
 
-// remember adds the authorities in the file to those seen before, in front of those
-// that are no longer there. Those of the first look count as announced.
+// remember updates f.seen: first the authorities in the file, then those that the file no longer
+// has. Authorities of the first look count as announced.
 func (f *Files) remember(certs []*x509.Certificate, now time.Time) {
 	var seen []authority
 	for _, c := range certs {
@@ -173,7 +173,7 @@ func (f *Files) remember(certs []*x509.Certificate, now time.Time) {
 	f.seen = seen
 }
 
-// announced says that fresh may be served instead of what is served now.
+// announced reports whether fresh may replace the certificate that is served now.
 func (f *Files) announced(fresh *tls.Certificate, now time.Time) bool {
 	if f.serving == nil || f.serving.Leaf == nil || now.After(f.serving.Leaf.NotAfter) || f.caFile == "" {
 		return true
@@ -184,12 +184,11 @@ func (f *Files) announced(fresh *tls.Certificate, now time.Time) bool {
 			old = append(old, a.cert)
 		}
 	}
-	// The chain may contain the signer, below the root in the bundle.
+	// The chain may contain the signer, whose root is in the bundle.
 	return chained(fresh, old, now) || !chained(f.serving, f.known(), now)
 }
 
-// chained says that a client that trusts cas accepts the certificate with its
-// chain.
+// chained reports whether a client that trusts cas accepts the certificate with its chain.
 func chained(c *tls.Certificate, cas []*x509.Certificate, now time.Time) bool {
 	if c.Leaf == nil {
 		return false

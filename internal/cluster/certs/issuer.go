@@ -23,18 +23,17 @@ import (
 	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
-// Options say where an Issuer keeps its certificates and what they are like.
-// Kubernetes, Dynamic, Namespace, Secret and Hosts are required.
+// Options configure an Issuer. Kubernetes, Dynamic, Namespace, Secret and Hosts are required.
 type Options struct {
 	Kubernetes        kubernetes.Interface
 	Dynamic           dynamic.Interface
 	Namespace, Secret string
-	// Hosts are the names and addresses that API servers call us by.
+	// Hosts are the names and addresses by which API servers call mapd.
 	Hosts []string
-	// Validity of serving certificates and of authorities; 0 means
-	// defaultValidity and defaultCAValidity. Both are renewed when two thirds of
-	// it are over. Times in between, such as for API servers to hear of a new
-	// authority, shrink with them.
+	// Validity is how long serving certificates are valid, and CAValidity how long authorities
+	// are; 0 means defaultValidity and defaultCAValidity. Each is renewed after two thirds of
+	// that time. Waiting times in between, such as for API servers to learn of a new authority,
+	// are shorter for shorter validities.
 	Validity, CAValidity time.Duration
 	Log                  *slog.Logger // nil: no log
 }
@@ -45,12 +44,11 @@ const (
 	defaultCAValidity = 5 * 365 * 24 * time.Hour
 )
 
-// grace is how long a replica keeps what it serves when the Secret holds
-// something that has not come about by rotation: the holder of the lease, if it
-// knows better, puts it right within a second.
+// grace is how long a replica ignores a Secret that cannot have resulted from a rotation. If the
+// holder of the lease has better certificates, it restores them within a second.
 const grace = 10 * time.Second
 
-// pace is the least time between two steps.
+// pace is the minimum time between two steps.
 const pace = 50 * time.Millisecond
 
 // Issuer is a Source that issues its certificates itself and keeps them, with its
@@ -63,11 +61,11 @@ type Issuer struct {
 	secretChanged watch.Signal
 	serving       atomic.Pointer[tls.Certificate]
 	changed       watch.Listeners
-	adopted       watch.Signal // Maintain listens
+	adopted       watch.Signal // notifies Maintain
 
-	mu         sync.Mutex // of what follows
-	held       state      // what to go by
-	problems   string     // with the Secret, as last reported
+	mu         sync.Mutex // guards the following fields
+	held       state      // the state that is used
+	problems   string     // the last reported problems with the Secret
 	bundle     []byte
 	unrepaired *time.Timer // runs while the Secret is not a successor of held
 }
@@ -93,7 +91,7 @@ func New(o Options) *Issuer {
 	return i
 }
 
-// Changed returns a channel of the caller's own; see Source.
+// Changed returns a new channel for the caller; see Source.
 func (i *Issuer) Changed() <-chan struct{} { return i.changed.Add() }
 
 // GetCertificate returns the certificate in use, for tls.Config.
@@ -117,7 +115,7 @@ func (i *Issuer) Bundle() []byte {
 	return i.bundle
 }
 
-// Check says why there is no certificate that is valid now.
+// Check returns an error if no valid certificate is available.
 func (i *Issuer) Check() error {
 	cert := i.serving.Load()
 	if cert == nil {
@@ -129,8 +127,8 @@ func (i *Issuer) Check() error {
 	return nil
 }
 
-// Run watches the Secret, and it alone, until ctx is done: what somebody writes there is
-// served at once. An Issuer runs once.
+// Run watches the Secret until ctx is done, and uses each new content at once. It needs rights to
+// that Secret only. An Issuer runs once.
 func (i *Issuer) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -144,7 +142,7 @@ func (i *Issuer) Run(ctx context.Context) error {
 	return nil
 }
 
-// wrote goes by s, which Maintain has written to secret.
+// wrote uses the state s, which Maintain has written to secret.
 func (i *Issuer) wrote(secret *corev1.Secret, s state) {
 	i.secret.Observe(secret)
 	i.mu.Lock()
@@ -164,7 +162,7 @@ func (i *Issuer) stopTimer() {
 	}
 }
 
-// adopt goes by the Secret, as far as it can be used.
+// adopt uses the Secret as it is stored now, as far as it is valid.
 func (i *Issuer) adopt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -194,8 +192,8 @@ func (i *Issuer) adopt() {
 	i.use(merge(found, i.held, now))
 }
 
-// acceptUnannounced goes by a Secret whose authorities were never announced, because
-// nobody has repaired it in time.
+// acceptUnannounced uses a Secret whose authorities were never announced, because no replica has
+// repaired it within grace.
 func (i *Issuer) acceptUnannounced(secret *corev1.Secret) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -209,7 +207,7 @@ func (i *Issuer) acceptUnannounced(secret *corev1.Secret) {
 	}
 }
 
-// use serves and announces what s holds. i.mu is held.
+// use serves the certificate in s and announces its authorities. i.mu is held.
 func (i *Issuer) use(s state) {
 	i.held = s
 	changed := false
@@ -225,14 +223,14 @@ func (i *Issuer) use(s state) {
 	if changed {
 		i.changed.Notify()
 	}
-	i.adopted.Notify() // an annotation may ask for a rotation without any other change
+	i.adopted.Notify() // even if only an annotation that asks for a rotation has changed
 }
 
-// Maintain makes, renews and rotates what the Secret holds, and repairs it, until
-// ctx is done. Only the holder of a lease may call it, while Run runs. applied
-// returns the bundle that API servers have for us, in PEM: what is in all entries
-// of the webhook configurations; nil if there are no entries. Maintain returns an
-// error when the API server does not let it do its work, and can be called again.
+// Maintain creates, renews, rotates and repairs the content of the Secret until ctx is done. Only
+// the holder of the lease may call it, while Run runs. applied returns, in PEM, the bundle that
+// API servers use for mapd: the authorities that all entries of the webhook configurations
+// contain, or nil if there are no entries. Maintain returns an error if the API server refuses
+// its requests; the caller may call it again.
 func (i *Issuer) Maintain(ctx context.Context, applied func() []byte) error {
 	if len(i.o.Hosts) == 0 {
 		return errors.New("certificates: no host to make a certificate for")
@@ -257,17 +255,17 @@ func (i *Issuer) Maintain(ctx context.Context, applied func() []byte) error {
 		if err != nil {
 			return fmt.Errorf("certificates in Secret %s/%s: %w", i.o.Namespace, i.o.Secret, err)
 		}
-		// Should somebody else insist on what is in the Secret, it is a quiet quarrel.
+		// The pace limits the writes if another writer keeps changing the Secret.
 		if !watch.Sleep(ctx, pace, nil, nil) || !watch.Sleep(ctx, time.Until(at), i.adopted, nil) {
 			return nil
 		}
 	}
 }
 
-// maintain takes one step and returns when to take the next.
+// maintain takes one step, and returns the time of the next one.
 func (i *Issuer) maintain(ctx context.Context, applied []*x509.Certificate, since *time.Time) (time.Time, error) {
-	// The Secret as the watch knows it decides whether there is anything to do. What
-	// there is to do starts from the API server's, which may be newer.
+	// The watched Secret decides whether there is anything to do. The step itself starts from the
+	// API server's Secret, which may be newer.
 	secret := i.secret.Get()
 	for attempt := 0; ; attempt++ {
 		s, wake, did, err := i.plan(secret, applied, *since)
@@ -302,7 +300,7 @@ func (i *Issuer) maintain(ctx context.Context, applied []*x509.Certificate, sinc
 		}
 		secret, err = i.o.Kubernetes.CoreV1().Secrets(i.o.Namespace).Get(ctx, i.o.Secret, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err) && attempt > 2: // the namespace may be gone
+		case apierrors.IsNotFound(err) && attempt > 2: // the namespace may have been deleted
 			return wake, apierrors.NewNotFound(corev1.Resource("namespaces"), i.o.Namespace)
 		case apierrors.IsNotFound(err):
 			secret = nil
@@ -312,7 +310,8 @@ func (i *Issuer) maintain(ctx context.Context, applied []*x509.Certificate, sinc
 	}
 }
 
-// plan takes a step from what secret, which may be nil, and this process hold.
+// plan computes the next step from the Secret, which may be nil, and from the state of this
+// process.
 func (i *Issuer) plan(secret *corev1.Secret, applied []*x509.Certificate, since time.Time) (s state, wake time.Time, did []string, err error) {
 	i.mu.Lock()
 	held := i.held
@@ -341,8 +340,8 @@ func (i *Issuer) logWritten(isNew bool, did []string) {
 	}
 }
 
-// write stores s in secret, which is nil if there is none. What others keep in
-// it stays.
+// write stores s in the Secret, or in a new one if secret is nil. Data of others in the Secret
+// stays.
 func (i *Issuer) write(ctx context.Context, secret *corev1.Secret, s state) (*corev1.Secret, error) {
 	data, err := s.data()
 	if err != nil {

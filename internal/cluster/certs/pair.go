@@ -15,8 +15,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
-// pair is a certificate with its key. The zero pair is none; the key is nil where it is
-// lost.
+// pair is a certificate with its key. The zero pair has no certificate; a pair whose key was lost
+// has no key.
 type pair = servingcert.Pair
 
 // usable reports whether p can be used at now.
@@ -37,13 +37,13 @@ func contains(cs []*x509.Certificate, c *x509.Certificate) bool {
 	return false
 }
 
-// fingerprint names a certificate in what is stored and logged.
+// fingerprint identifies a certificate in stored data and logs.
 func fingerprint(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)
 	return hex.EncodeToString(sum[:8])
 }
 
-// hosts returns the names and addresses that c is for.
+// hosts returns the names and addresses for which c is valid.
 func hosts(c *x509.Certificate) []string {
 	all := append([]string(nil), c.DNSNames...)
 	for _, ip := range c.IPAddresses {
@@ -52,7 +52,7 @@ func hosts(c *x509.Certificate) []string {
 	return all
 }
 
-// covers says that every one of want is among have.
+// covers reports whether have contains everything in want.
 func covers(have, want []string) bool {
 	normal := func(host string) string {
 		if ip := net.ParseIP(host); ip != nil {
@@ -68,7 +68,7 @@ func covers(have, want []string) bool {
 	return true
 }
 
-// issuer returns which of cas signed c; nil if none did.
+// issuer returns the certificate in cas that signed c; nil if none did.
 func issuer(c *x509.Certificate, cas []*x509.Certificate) *x509.Certificate {
 	for _, ca := range cas {
 		if c != nil && c.CheckSignatureFrom(ca) == nil {
@@ -78,7 +78,7 @@ func issuer(c *x509.Certificate, cas []*x509.Certificate) *x509.Certificate {
 	return nil
 }
 
-// trusted says that a client that trusts cas accepts leaf at now.
+// trusted reports whether a client that trusts cas accepts leaf at now.
 func trusted(leaf *x509.Certificate, cas []*x509.Certificate, now time.Time) bool {
 	if leaf == nil {
 		return false
@@ -93,8 +93,8 @@ func trusted(leaf *x509.Certificate, cas []*x509.Certificate, now time.Time) boo
 	return err == nil
 }
 
-// parseCert reads one certificate, and parseKey its key. What is wrong is said
-// in words of our own: those of a parser may quote what it was given.
+// parseCert parses one certificate, and parseKey its key. Their errors have our own text, because
+// the text of a parser may quote its input.
 func parseCert(text []byte) (*x509.Certificate, error) {
 	certs, err := parseCerts(text)
 	if err != nil {

@@ -14,37 +14,34 @@ import (
 
 // Keys of the Secret's data.
 const (
-	keyLeafCert = "tls.crt" // what is served
+	keyLeafCert = "tls.crt" // the certificate that is served
 	keyLeafKey  = "tls.key"
-	keyCACert   = "ca.crt" // what signs it
+	keyCACert   = "ca.crt" // the authority that signed it
 	keyCAKey    = "ca.Key"
-	keyNextCert = "ca-next.crt" // what will sign the next one, during a rotation
+	keyNextCert = "ca-next.crt" // the next authority, during a rotation
 	keyNextKey  = "ca-next.Key"
-	keyBundle   = "ca-bundle.crt" // what has to be trusted
+	keyBundle   = "ca-bundle.crt" // all authorities to trust
 	keyRotation = "rotation.json"
 )
 
 // RotationKey is in the data of a Secret that mapd writes, and of no other.
 const RotationKey = keyRotation
 
-// rotateAnnotation on the Secret asks, with every new value, for a new
-// authority.
+// rotateAnnotation on the Secret requests a new authority with each new value.
 const rotateAnnotation = "mapd.dev/rotate"
 
-// state is what the Secret holds. It is a value: nobody modifies what it
-// refers to.
+// state is the content of the Secret. It is a value: nothing that it refers to is modified.
 type state struct {
 	leaf, ca, next pair
-	// bundle has the authorities to trust: ca, next, and earlier ones.
+	// bundle has the authorities to trust: ca, next, and former ones.
 	bundle []*x509.Certificate
-	// until is when the last certificate that an authority signed ends, by the
-	// authority's fingerprint.
+	// until has, by an authority's fingerprint, when the last certificate that it signed expires.
 	until map[string]time.Time
-	// rotated is the last value of rotateAnnotation that was acted upon.
+	// rotated is the last value of rotateAnnotation that led to a rotation.
 	rotated string
 
-	// since is since when the applied bundle is known to hold next. It is not
-	// stored: another replica, which did not see it, counts anew.
+	// since is when the applied bundle was first seen to contain next. It is not stored, so
+	// another replica starts to wait anew.
 	since time.Time
 }
 
@@ -54,7 +51,8 @@ type rotation struct {
 	SignedUntil map[string]time.Time `json:"signedUntil,omitempty"`
 }
 
-// parse reads a Secret's data. What cannot be used is left out, and said.
+// parse reads a Secret's data. It leaves out invalid parts, and describes them in the second
+// result.
 func parse(data map[string][]byte) (state, []string) {
 	var s state
 	var problems []string
@@ -73,7 +71,7 @@ func parse(data map[string][]byte) (state, []string) {
 		if p.Key, err = parseKey(data[keyKey], p.Cert); err != nil {
 			note(keyKey, err)
 		}
-		if p.Cert == nil { // a key alone is of no use
+		if p.Cert == nil { // a key without its certificate is useless
 			p.Key = nil
 		}
 	}
@@ -116,10 +114,9 @@ func parse(data map[string][]byte) (state, []string) {
 	return s, problems
 }
 
-// data is what parse reads back as s.
+// data encodes s for the Secret; parse is the opposite.
 func (s state) data() (map[string][]byte, error) {
-	// A Secret of type kubernetes.io/tls must have tls.crt and tls.key, be they
-	// empty.
+	// A Secret of type kubernetes.io/tls must have tls.crt and tls.key, even if they are empty.
 	data := map[string][]byte{keyLeafCert: {}, keyLeafKey: {}}
 	write := func(p pair, certKey, keyKey string) error {
 		if p.Cert != nil {
@@ -147,10 +144,10 @@ func (s state) data() (map[string][]byte, error) {
 	return data, err
 }
 
-// ownKeys are the keys of the Secret's data that are ours to write and remove.
+// ownKeys are the keys of the Secret's data that mapd writes and removes.
 var ownKeys = []string{keyLeafCert, keyLeafKey, keyCACert, keyCAKey, keyNextCert, keyNextKey, keyBundle, keyRotation}
 
-// stored says that a Secret's data holds s already.
+// stored reports whether a Secret's data already contains s.
 func (s state) stored(in map[string][]byte) (bool, error) {
 	want, err := s.data()
 	if err != nil {
@@ -164,23 +161,23 @@ func (s state) stored(in map[string][]byte) (bool, error) {
 	return true, nil
 }
 
-// succeeds says that found can have come about by steps from held: an
-// authority stays in the bundle for as long as anything that it signed can be
-// served, so what follows trusts what is served now.
+// succeeds reports whether found can result from held by steps of a rotation: an authority stays
+// in the bundle for as long as a certificate of it can be served, so a successor trusts what is
+// served now.
 func succeeds(found, held state, now time.Time) bool {
 	return !usable(held.leaf, now) || issuer(held.leaf.Cert, found.bundle) != nil
 }
 
-// merge is what to go by when a Secret holds found and this process holds, from
-// before, held: found where it is a successor of held, with those parts
-// restored from held that are gone; otherwise held, because then somebody has
-// deleted, truncated or replaced the Secret.
+// merge returns the state to use if a Secret contains found and this process has held. If found
+// is a successor of held, that is found, with missing parts restored from held. Otherwise it is
+// held: somebody has deleted, truncated or replaced the Secret.
 func merge(found, held state, now time.Time) state {
 	if len(found.bundle) == 0 && len(held.bundle) > 0 || !succeeds(found, held, now) {
 		return held
 	}
 	s := found
-	// An authority that is in no bundle was not put there by a step.
+	// A step puts an authority into the bundle, so one that is missing there was not written by a
+	// step.
 	if usable(held.ca, now) && !contains(found.bundle, found.ca.Cert) && contains(found.bundle, held.ca.Cert) {
 		s.ca = held.ca
 	}
@@ -202,7 +199,7 @@ func merge(found, held state, now time.Time) state {
 	return s
 }
 
-// signed is s.until with the end of what ca has signed.
+// signed returns s.until, updated for a certificate leaf that ca signed.
 func (s state) signed(ca, leaf *x509.Certificate) map[string]time.Time {
 	until := maps.Clone(s.until)
 	if until == nil {

@@ -8,44 +8,41 @@ import (
 	"github.com/mapd-project/mapd/pkg/servingcert"
 )
 
-// terms are what is asked of the certificates.
+// terms are the requirements on the certificates.
 type terms struct {
 	hosts                []string
 	validity, caValidity time.Duration
 	rotate               string // the value of rotateAnnotation
 }
 
-// settle is how long after a bundle was applied every API server is taken to
-// know it, and hurry the same when there is an outage to end: seconds do in
-// practice, minutes cost nothing. Certificates that last shorter cannot wait
-// that long.
+// settle is how long after a bundle was applied every API server is assumed to use it; hurry is
+// the same when certificates have already failed. In practice API servers need seconds; waiting
+// for minutes costs nothing. With certificates of a shorter validity the wait is shorter.
 func (t terms) settle() time.Duration { return min(5*time.Minute, t.validity/20, t.caValidity/20) }
 func (t terms) hurry() time.Duration  { return min(10*time.Second, t.settle()) }
 
-// poll is how often to look whether a bundle has been applied.
+// poll is how often to check whether a bundle has been applied.
 func (t terms) poll() time.Duration { return min(time.Second, t.settle()/4) }
 
-// longest is how far ahead anything is looked at again: clocks may be set.
+// longest bounds the time to the next step, because the clock may be changed.
 const longest = time.Minute
 
-// step is the whole of a rotation: given what is stored, the time, and the
-// authorities that the applied webhook configurations trust, it returns what to
-// store, when to look again at the latest, and what it did. It is pure but for
-// the keys that it draws.
+// step decides the whole rotation. From the stored state, the time, and the authorities that the
+// applied webhook configurations trust, it returns the state to store, when to call it again at
+// the latest, and a description of what it did. It depends on nothing else, except for the random
+// keys that it creates.
 //
-// applied is nil if there is nothing that API servers would call, so that
-// nobody has to trust us yet; it is empty, not nil, where they trust nobody.
+// applied is nil if API servers have no entries of mapd, so that nobody has to trust mapd yet. It
+// is empty, not nil, if there are entries without an authority.
 //
-// A rotation of the authority takes three steps, each of which may be the last
-// one for a while:
+// A rotation of the authority takes three steps, and any time may pass between them:
 //
 //  1. A next authority joins the bundle. It signs nothing.
-//  2. Once the applied bundle has held it for the settling time, it becomes the
+//  2. Once the applied bundle has contained it for the settling time, it becomes the
 //     authority and signs what is served. The old one stays in the bundle.
-//  3. When the last certificate that the old one signed has ended, it leaves.
+//  3. When the last certificate that the old one signed has expired, it leaves.
 //
-// So at every moment what a replica serves is trusted by what is applied, also
-// if either is one step behind.
+// So the applied bundle always trusts what a replica serves, even if either is one step behind.
 func step(s state, now time.Time, applied []*x509.Certificate, t terms) (state, time.Time, []string, error) {
 	r := &stepper{state: s, terms: t, now: now, applied: applied, wake: now.Add(longest)}
 	r.dropUnusable()
@@ -65,7 +62,7 @@ func step(s state, now time.Time, applied []*x509.Certificate, t terms) (state, 
 	return r.state, r.wake, r.did, nil
 }
 
-// stepper is one step under way.
+// stepper is the state of one call of step.
 type stepper struct {
 	state
 	terms
@@ -76,15 +73,15 @@ type stepper struct {
 	did     []string
 }
 
-// lookAt has the next step come no later than at.
+// lookAt makes the next step come no later than at.
 func (r *stepper) lookAt(at time.Time) {
 	if at.After(r.now) && at.Before(r.wake) {
 		r.wake = at
 	}
 }
 
-// dropUnusable drops what has ended, and takes an authority that somebody has put there
-// by hand for a next one: nobody trusts it yet.
+// dropUnusable drops expired certificates. It also turns an authority that somebody has put into
+// the Secret by hand into the next one, because nobody trusts it yet.
 func (r *stepper) dropUnusable() {
 	if r.ca.Cert != nil && !valid(r.ca.Cert, r.now) {
 		r.ca = pair{}
@@ -97,9 +94,9 @@ func (r *stepper) dropUnusable() {
 	}
 }
 
-// trustApplied adds the authorities that API servers trust now to the bundle where the
-// authority, or those before it, are lost: nobody knows what other replicas serve, and
-// these authorities stay trusted for as long as that can last.
+// trustApplied adds the authorities that API servers trust now to the bundle if the authority, or
+// former ones, were lost. Other replicas may serve certificates of them, so they stay trusted for
+// as long as such certificates can be valid.
 func (r *stepper) trustApplied() {
 	if !r.lost && len(r.bundle) > 0 {
 		return
@@ -111,9 +108,9 @@ func (r *stepper) trustApplied() {
 	}
 }
 
-// makeNext makes the next authority if there is a reason. A rotation that is asked for
-// during another one comes after it: whoever asks again and again must not keep the
-// present authority until it ends.
+// makeNext creates the next authority if there is a reason. A rotation that is requested during
+// another one follows that one, so that repeated requests cannot keep the present authority from
+// being replaced before it expires.
 func (r *stepper) makeNext() (err error) {
 	why := r.rotationDue()
 	if why == "" {
@@ -127,7 +124,7 @@ func (r *stepper) makeNext() (err error) {
 	return nil
 }
 
-// rotationDue returns why a next authority is to be made, empty if none is.
+// rotationDue returns the reason to create a next authority, "" if there is none.
 func (r *stepper) rotationDue() string {
 	switch {
 	case r.next.Cert != nil:
@@ -144,7 +141,7 @@ func (r *stepper) rotationDue() string {
 	return ""
 }
 
-// promoteNext makes the next authority the one that signs, once API servers trust it.
+// promoteNext lets the next authority sign, once API servers trust it.
 func (r *stepper) promoteNext() {
 	if r.next.Cert == nil {
 		return
@@ -153,7 +150,7 @@ func (r *stepper) promoteNext() {
 	if r.lost && !usable(r.leaf, r.now) {
 		settle = r.hurry()
 	}
-	r.lookAt(r.now.Add(r.poll())) // the applied bundle may lose it again
+	r.lookAt(r.now.Add(r.poll())) // check again, because the applied bundle may lose it
 	if r.applied != nil && !contains(r.applied, r.next.Cert) {
 		r.since = time.Time{}
 		return
@@ -169,7 +166,7 @@ func (r *stepper) promoteNext() {
 	r.did = append(r.did, "authority "+fingerprint(r.ca.Cert)+" signs from now on")
 }
 
-// renewLeaf makes a new serving certificate if there is a reason.
+// renewLeaf creates a new serving certificate if there is a reason.
 func (r *stepper) renewLeaf() (err error) {
 	if r.ca.Key == nil {
 		return nil
@@ -192,7 +189,7 @@ func (r *stepper) renewLeaf() (err error) {
 	return nil
 }
 
-// trimBundle drops the authorities that nobody needs any more.
+// trimBundle drops authorities that are no longer needed.
 func (r *stepper) trimBundle() {
 	before := r.bundle
 	r.state = trim(r.state, r.now, r.terms)
@@ -209,8 +206,8 @@ func (r *stepper) trimBundle() {
 	}
 }
 
-// leafDue says why a new certificate is to be made, and which hosts of the old
-// one it must not lose.
+// leafDue returns the reason to create a new serving certificate, and the hosts that it has to
+// keep from the old one.
 func leafDue(s state, now time.Time, t terms) (why string, keep []string) {
 	c := s.leaf.Cert
 	switch {
@@ -219,7 +216,7 @@ func leafDue(s state, now time.Time, t terms) (why string, keep []string) {
 	case c.CheckSignatureFrom(s.ca.Cert) != nil:
 		return "the present one is of another authority", hosts(c)
 	case !covers(hosts(c), t.hosts):
-		// Configurations that name the old hosts are still applied.
+		// Applied configurations may still use the old hosts.
 		return "for other hosts", hosts(c)
 	case c.NotAfter.After(now.Add(t.validity + t.validity/10)):
 		return "the present one lasts longer than wanted", nil
@@ -229,8 +226,8 @@ func leafDue(s state, now time.Time, t terms) (why string, keep []string) {
 	return "", nil
 }
 
-// trim gives s the bundle that it needs: its authorities, and those older ones
-// that may have signed something that somebody still serves.
+// trim reduces the bundle of s to its authorities and to the former ones that may have signed a
+// certificate which somebody still serves.
 func trim(s state, now time.Time, t terms) state {
 	var bundle []*x509.Certificate
 	until := map[string]time.Time{}
@@ -248,7 +245,7 @@ func trim(s state, now time.Time, t terms) state {
 	for _, c := range s.bundle {
 		end, known := s.until[fingerprint(c)]
 		if !known {
-			// Nothing is known of what it signed.
+			// It is not known what this authority signed.
 			end = now.Add(max(t.validity, defaultValidity))
 		}
 		if contains(bundle, c) || !valid(c, now) || now.After(end) {

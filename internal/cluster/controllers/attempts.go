@@ -5,16 +5,16 @@ import "time"
 // callLimit bounds one call of the API server.
 const callLimit = 10 * time.Second
 
-// attempts are those of something that is tried again and again. They bound how often it is
-// tried after a failure, and how often the log says the same.
+// attempts tracks an action that is retried. It determines how long to wait after a failure, and
+// which failures are worth another log entry.
 type attempts struct {
 	wait time.Duration
-	last string // the error of the attempt before, "" after a success
+	last string // the error of the last attempt, "" after a success
 }
 
-// ended notes how an attempt ended, nil for a success. It returns how long to wait before the
-// next one after a failure, at most most, and whether the failure is another than that of the
-// attempt before: a failure that comes back after a success is.
+// ended records the outcome of an attempt; a nil err is a success. After a failure it returns how
+// long to wait before the next attempt, at most most. news is set if the failure differs from
+// that of the last attempt, or follows a success.
 func (a *attempts) ended(err error, most time.Duration) (wait time.Duration, news bool) {
 	if err == nil {
 		*a = attempts{}

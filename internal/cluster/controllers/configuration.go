@@ -28,16 +28,15 @@ import (
 const (
 	fieldManager = "mapd"
 
-	// retryFirst and retryMost bound how long to wait after the API server has
-	// refused a configuration.
+	// retryFirst and retryMost bound the wait after the API server has refused a configuration.
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
-	// lookEvery is how often to look for changes without a notification: a replica that
-	// has become ready, a bundle in a file.
+	// lookEvery is how often to check for changes that send no notification: a replica that has
+	// become ready, or a bundle in a file.
 	lookEvery = 250 * time.Millisecond
-	// pace is the least time between two writes of one configuration. While another
-	// writer keeps changing it, the time doubles with each repair, up to paceMost,
-	// and is pace again after quarrelOver without one.
+	// pace is the minimum time between two writes of one configuration. If another writer keeps
+	// changing the configuration, the time doubles with each repair, up to paceMost. It is pace
+	// again after quarrelOver without a repair.
 	pace        = 50 * time.Millisecond
 	paceMost    = time.Second
 	quarrelOver = 10 * time.Second
@@ -51,36 +50,35 @@ func labels() map[string]string {
 type configuration struct {
 	name, kind string
 	validating bool
-	// get returns what is there; ok is false if there is none.
+	// get returns the stored configuration; ok is false if there is none.
 	get func() (metav1.ObjectMeta, []entry, bool)
 	// create makes a configuration that does not exist, by server-side apply: the
 	// right to create it is bound to its name, which other ways of creating lack.
 	create func(ctx context.Context, data []byte) error
-	// replace writes a configuration that exists as a whole, provided that it still
-	// has the resourceVersion in meta. An apply would be refused where somebody has
-	// added what contradicts it, such as a url beside a service, and would keep
-	// whatever another manager owns.
+	// replace writes the whole configuration, provided that it still has the resourceVersion in
+	// meta. A server-side apply would be refused if somebody has added a contradiction, such as a
+	// url beside a service, and would keep fields of other managers.
 	replace func(ctx context.Context, meta metav1.ObjectMeta, entries []entry) error
 
-	// keepConfigurations resets the rest.
+	// keepConfigurations resets the following fields.
 	desired  []entry
-	waiting  bool // for a replica that is ready
+	waiting  bool // for a ready replica
 	failed   error
 	retry    time.Duration
-	next     time.Time // not before
-	written  []entry   // as of the last write
-	repaired time.Time // the last write of what somebody else had changed
+	next     time.Time // no write before
+	written  []entry   // the entries of the last write
+	repaired time.Time // the time of the last write that undid somebody else's change
 	patience time.Duration
 }
 
-// configurationClient is what is used of a typed client.
+// configurationClient has the methods that are used of a typed client.
 type configurationClient[T any] interface {
 	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (T, error)
 	Update(ctx context.Context, object T, o metav1.UpdateOptions) (T, error)
 }
 
-// newConfiguration returns a configuration that is read from live and written by client.
-// parts takes it apart, and build puts it together.
+// newConfiguration returns a configuration that live reads and client writes. parts returns the
+// metadata and the entries of an object, and build creates an object from them.
 func newConfiguration[T interface {
 	comparable
 	metav1.Object
@@ -149,7 +147,7 @@ func (w *Writer) base() entry {
 	return e
 }
 
-// timeoutSeconds is d in seconds, as a server accepts it: 1 to 30. 0 means 5.
+// timeoutSeconds returns d in the seconds that a server accepts: 1 to 30. 0 means 5.
 func timeoutSeconds(d time.Duration) int32 {
 	if d <= 0 {
 		return 5
@@ -157,17 +155,17 @@ func timeoutSeconds(d time.Duration) int32 {
 	return int32(min(30, max(1, math.Ceil(d.Seconds()))))
 }
 
-// asked is what entries are derived from.
+// asked is the input from which entries are derived.
 type asked struct {
 	entries []*webhookconfig.Entry
 	// states are those of Options.Features.
 	states []feature.State
-	// needs are their entries, without what all entries have in common, to compare.
+	// needs are the entries of the states, without the common fields, for comparison.
 	needs []entry
 }
 
-// askedBy returns what the entries of a snapshot are derived from. before is the same of the
-// snapshot before.
+// askedBy returns the input for the entries of a snapshot. before is the input for the last
+// snapshot.
 func (w *Writer) askedBy(s *store.Snapshot, before asked) asked {
 	a := asked{entries: s.Entries, states: s.States}
 	if slices.Equal(a.states, before.states) {
@@ -176,7 +174,7 @@ func (w *Writer) askedBy(s *store.Snapshot, before asked) asked {
 	}
 	for _, state := range a.states {
 		if state == nil {
-			a.needs = append(a.needs, entry{}) // other than none
+			a.needs = append(a.needs, entry{}) // unequal to any entries
 			continue
 		}
 		for _, validating := range []bool{true, false} {
@@ -190,8 +188,8 @@ func (a asked) equal(b asked) bool {
 	return slices.Equal(a.entries, b.entries) && apiequality.Semantic.DeepEqual(a.needs, b.needs)
 }
 
-// featureEntries returns the entries of all features. Those of a feature whose state is not
-// known yet stay what they are.
+// featureEntries returns the entries of all features. The entries of a feature whose state is not
+// known yet stay as they are in c.
 func (w *Writer) featureEntries(c *configuration, a asked, base entry) (out []entry) {
 	for i, f := range w.o.Features {
 		if state := a.states[i]; state != nil {
@@ -209,10 +207,11 @@ func (w *Writer) featureEntries(c *configuration, a asked, base entry) (out []en
 	return out
 }
 
-// derive sets what both configurations should be, with the authorities of bundle.
+// derive sets the desired entries of both configurations, with bundle as their authorities.
 //
-// While replicas are not alike, each group has one entry: an older release may not serve
-// the paths of parts of a group, and all releases serve that of the whole group.
+// While replicas are of different releases (alike is false), each group has one entry: an older
+// release may not serve the paths of a group's parts, and all releases serve the path of the
+// whole group.
 func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte, alike bool) {
 	if !alike {
 		a.entries = webhookconfig.Undivide(a.entries)
@@ -239,7 +238,7 @@ func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte,
 	}
 }
 
-// derivation has what the desired configurations were last derived from.
+// derivation has the input from which the desired configurations were last derived.
 type derivation struct {
 	snapshot     *store.Snapshot
 	asked        asked
@@ -247,8 +246,8 @@ type derivation struct {
 	ready, alike bool // of replicas
 }
 
-// updateDesired derives anew what the configurations should be if there is a reason to,
-// and reports whether the configurations may have to be written.
+// updateDesired derives the desired configurations again if the input has changed, and reports
+// whether the configurations may have to be written.
 func (t *term) updateDesired(d *derivation) (changed bool) {
 	stale := false
 	if s := t.o.Store.Snapshot(); s != nil && s != d.snapshot {
@@ -273,10 +272,10 @@ func (t *term) updateDesired(d *derivation) (changed bool) {
 	return changed
 }
 
-// keepConfigurations writes the configurations whenever they are not what they should
-// be, until ctx is done or they belong to another installation.
+// keepConfigurations writes the configurations whenever they differ from the desired ones. It
+// returns when ctx is done, or when they belong to another installation.
 func (t *term) keepConfigurations(ctx context.Context, namespace *corev1.Namespace) {
-	// Nothing is known of an earlier time as their owner.
+	// The state of an earlier term is not valid any more.
 	for _, c := range t.configurations {
 		c.desired, c.written, c.retry, c.next, c.failed, c.waiting = nil, nil, 0, time.Time{}, nil, false
 	}
@@ -313,12 +312,12 @@ func (t *term) keepConfigurations(ctx context.Context, namespace *corev1.Namespa
 	}
 }
 
-// reconcile makes one configuration what it should be.
+// reconcile makes one configuration equal to the desired one.
 func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *corev1.Namespace, ready bool, report *events) {
 	now := time.Now()
 	meta, live, exists := c.get()
 	if i := webhookconfig.InstallationOf(meta); !ready && i.Namespace != "" && !i.Is(w.installation()) {
-		c.next = now.Add(lookEvery) // who takes over has to be able to answer
+		c.next = now.Add(lookEvery) // the new owner has to be able to answer first
 		return
 	}
 	present := make([]entry, 0, len(live))
@@ -353,7 +352,7 @@ func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *cor
 	case err == nil:
 		w.log.Info("webhook configuration written", "configuration", c.name, "entries", names(want))
 		c.failed, c.retry = nil, 0
-		c.next = now.Add(c.pauseAfterWrite(now, want)) // look once more
+		c.next = now.Add(c.pauseAfterWrite(now, want)) // to check the result
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || exists && apierrors.IsNotFound(err):
 		w.log.Debug("somebody else wrote the webhook configuration; reading it again", "configuration", c.name)
 		c.next = now.Add(pace)
@@ -369,8 +368,8 @@ func (w *Writer) reconcile(ctx context.Context, c *configuration, namespace *cor
 	}
 }
 
-// withTrust returns the desired entries with the caBundle that is present where our own
-// authority is not known yet: until then API servers keep the authorities that they have.
+// withTrust returns the desired entries. While mapd's own authority is not known, they get the
+// caBundle of the present entries, so that API servers continue to trust what they trust now.
 func (w *Writer) withTrust(desired, present []entry) []entry {
 	if w.o.Maintain == nil {
 		return desired
@@ -384,8 +383,8 @@ func (w *Writer) withTrust(desired, present []entry) []entry {
 	return desired
 }
 
-// pauseAfterWrite returns how long to wait after a write of entries. A write of the same
-// entries as before has repaired what somebody else changed.
+// pauseAfterWrite returns how long to wait after a write of entries. If the last write had the
+// same entries, this one undid somebody else's change, and the pause is longer.
 func (c *configuration) pauseAfterWrite(now time.Time, entries []entry) time.Duration {
 	again := same(entries, c.written)
 	c.written = entries
@@ -409,10 +408,10 @@ func names(entries []entry) []string {
 	return out
 }
 
-// desiredMeta returns the metadata that a configuration should have, given what it has.
-// Labels and annotations of others stay. Their owners and finalizers do not: a
-// configuration has to go when the namespace goes, at once, or the API server would
-// refuse writes for the sake of a mapd that is no longer there.
+// desiredMeta returns the desired metadata of a configuration that has meta. Labels and
+// annotations of others stay. Owners and finalizers of others do not: the configuration has to be
+// deleted together with the namespace at once, or API servers would refuse requests because mapd
+// does not answer.
 func (w *Writer) desiredMeta(meta metav1.ObjectMeta, namespace *corev1.Namespace) metav1.ObjectMeta {
 	meta = *meta.DeepCopy()
 	if meta.Labels == nil {
@@ -425,7 +424,7 @@ func (w *Writer) desiredMeta(meta metav1.ObjectMeta, namespace *corev1.Namespace
 	return meta
 }
 
-// encode is an apply configuration of a new object.
+// encode returns the apply configuration of a new object.
 func (c *configuration) encode(meta metav1.ObjectMeta, entries []entry) ([]byte, error) {
 	object := map[string]any{
 		"apiVersion": admissionregistrationv1.SchemeGroupVersion.String(), "kind": c.kind,
@@ -438,8 +437,8 @@ func (c *configuration) encode(meta metav1.ObjectMeta, entries []entry) ([]byte,
 	return json.Marshal(object)
 }
 
-// applied is the bundle that all entries hold, for certs.Issuer.Maintain: nil if
-// there are no entries, empty if they have nothing in common.
+// applied returns the authorities that all entries contain, for certs.Issuer.Maintain: nil if
+// there are no entries, empty if they have no authority in common.
 func applied(configurations []*configuration) []byte {
 	var common map[string]bool
 	var order []string
@@ -488,10 +487,10 @@ func anyReady(slicesOf []*discoveryv1.EndpointSlice) bool {
 	return false
 }
 
-// oneTemplate reports whether all replicas that may receive a request are of the same
-// ReplicaSet as the Pod with this name, so that they serve the same paths. An API server
-// goes on using connections to a replica that is about to end. If the Pod is not among
-// the endpoints, oneTemplate returns true.
+// oneTemplate reports whether all replicas that may receive a request belong to the ReplicaSet of
+// the Pod with this name, and so serve the same paths. Terminating replicas count, because API
+// servers continue to use connections to them. If the Pod is not among the endpoints, oneTemplate
+// returns true.
 func oneTemplate(slicesOf []*discoveryv1.EndpointSlice, pod string) bool {
 	here, others := false, false
 	for _, s := range slicesOf {
@@ -508,7 +507,7 @@ func oneTemplate(slicesOf []*discoveryv1.EndpointSlice, pod string) bool {
 	return !here || !others
 }
 
-// template returns what the names of all Pods of a ReplicaSet begin with.
+// template returns the common prefix of the names of all Pods of a ReplicaSet.
 func template(pod string) string {
 	if i := strings.LastIndexByte(pod, '-'); i >= 0 {
 		return pod[:i]

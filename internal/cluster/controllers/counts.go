@@ -21,21 +21,21 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 )
 
-// Every replica writes its counts into a ConfigMap of its own, and the holder of the lease
-// adds them up. When a replica is gone, the holder adds its counts to those of earlier
-// replicas, in the ConfigMap countsName, and later deletes its ConfigMap.
+// Every replica writes its counts into its own ConfigMap, and the holder of the lease adds them
+// up. When a replica is gone, the holder adds its counts to those of former replicas, in the
+// ConfigMap countsName, and later deletes the replica's ConfigMap.
 //
-// Nothing may count twice, whoever stops at whatever point. So the holder first closes the
-// ConfigMap, by a write that fails if the replica has written meanwhile; from then on its
-// content stays as it is. Then it adds the content to the earlier counts and, in the same
-// write, the ConfigMap's UID to the folded ones, which count no more. A replica that was
-// not gone finds its ConfigMap closed, and begins another one with what it has counted
-// since.
+// Nothing may count twice, even if any process stops at any point. So the holder first closes the
+// ConfigMap, by a write that fails if the replica has written meanwhile; from then on its content
+// does not change. Then, in one write, it adds the content to the counts of former replicas and
+// records the ConfigMap's UID as folded, so that the ConfigMap does not count any more. A replica
+// that is still alive finds its ConfigMap closed, and starts another one for what it counts from
+// then on.
 const (
 	countsName  = "mapd-counts"
 	countsLabel = "mapd.dev/counts"
-	// closedAnnotation has the time at which a ConfigMap was closed, and
-	// renewedAnnotation that of the last write by the replica.
+	// closedAnnotation has the time when a ConfigMap was closed, and renewedAnnotation that of
+	// the replica's last write.
 	closedAnnotation  = "mapd.dev/closed"
 	renewedAnnotation = "mapd.dev/renewed"
 	replicaAnnotation = "mapd.dev/replica"
@@ -44,16 +44,16 @@ const (
 
 	// countsEvery is how often counts are written and added up.
 	countsEvery = 30 * time.Second
-	// countsRenewed is how often a replica writes although nothing has changed.
+	// countsRenewed is how often a replica writes even if nothing has changed.
 	countsRenewed = 4 * time.Minute
 	// countsGone is after how long without a write a replica counts as gone, and
 	// countsKept how long a closed ConfigMap stays.
 	countsGone = 15 * time.Minute
 	countsKept = 15 * time.Minute
-	// maxCounts bounds a ConfigMap, which may have 1 MiB. The counts of 10,000 bindings
-	// take less; see TestCountsOfManyBindings.
+	// maxCounts bounds the data of a ConfigMap, which may have 1 MiB. The counts of 10,000
+	// bindings are smaller; see TestCountsOfManyBindings.
 	maxCounts = 900 << 10
-	// maxCountStatuses is how many statuses get new counts every countsEvery.
+	// maxCountStatuses is how many statuses may get new counts in each countsEvery.
 	maxCountStatuses = 300
 	countsTimeout    = 10 * time.Second
 )
@@ -62,13 +62,14 @@ func (w *Writer) configMaps() corev1client.ConfigMapInterface {
 	return w.o.Kubernetes.CoreV1().ConfigMaps(w.o.Namespace)
 }
 
-// publication is what a replica has published of its counts.
+// publication is the state of publishing a replica's counts.
 type publication struct {
-	number int               // of its ConfigMap
+	number int               // of the present ConfigMap
 	live   *corev1.ConfigMap // as the server stores it; nil: not known or none
-	tried  bool              // there may be one that is not known
-	failed bool              // the last write is not known to have succeeded
-	// closed is what is in ConfigMaps of before, and sent what was sent last for this one.
+	tried  bool              // the server may have the ConfigMap although live is nil
+	failed bool              // the last write may have failed
+	// closed has the counts in closed ConfigMaps, and sent those that were last sent for the
+	// present one.
 	closed, sent map[history.Pair]history.Counts
 	at           time.Time // of the last write
 }
@@ -94,8 +95,8 @@ func (w *Writer) publishCounts(ctx context.Context) {
 	}
 }
 
-// publish writes counts that have changed, or that nobody has seen for long. last says
-// that there will be no more.
+// publish writes the counts if they have changed, or if the last write is long ago. last: this is
+// the replica's last write.
 func (w *Writer) publish(ctx context.Context, p *publication, last bool) error {
 	ctx, cancel := context.WithTimeout(ctx, countsTimeout)
 	defer cancel()
@@ -117,10 +118,10 @@ func (w *Writer) publish(ctx context.Context, p *publication, last bool) error {
 			return err
 		}
 	}
-	return nil // others write it; the next time may do better
+	return nil // writes of others interfered; the next call may succeed
 }
 
-// publishOnce writes counts once. again says to begin anew.
+// publishOnce tries to write the counts. again: the caller has to compute the counts anew.
 func (w *Writer) publishOnce(ctx context.Context, p *publication, now []history.Counted, counts map[history.Pair]history.Counts, last bool) (again bool, err error) {
 	text, omitted, err := history.Pack(now, maxCounts)
 	if err != nil {
@@ -160,14 +161,13 @@ func (w *Writer) publishOnce(ctx context.Context, p *publication, now []history.
 	return false, err
 }
 
-// found finds out what has become of the ConfigMap of a replica.
+// found reads the ConfigMap of the replica after a write of it has failed.
 func (w *Writer) found(ctx context.Context, p *publication, name string) error {
 	live, err := w.configMaps().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		// It was closed so long ago that it is deleted, or somebody has deleted it. What was
-		// in it is not known for certain; to leave something out is better than to count it
-		// twice.
+		// It was closed and deleted long ago, or somebody has deleted it. Whether its counts were
+		// added up is not certain; it is better to lose them than to count them twice.
 		for pair, c := range p.sent {
 			p.closed[pair] = c
 		}
@@ -182,7 +182,7 @@ func (w *Writer) found(ctx context.Context, p *publication, name string) error {
 	case live.Annotations[replicaAnnotation] == w.o.Identity:
 		counts, err := history.Unpack(live.BinaryData[keyCounts])
 		if err != nil {
-			counts = nil // as whoever adds it up does
+			counts = nil // like the holder that adds it up
 		}
 		for i := range counts {
 			c := &counts[i]
@@ -212,7 +212,8 @@ func (w *Writer) keepTotals(ctx context.Context) {
 	}
 }
 
-// addUp adds up the counts of all replicas, and takes one step for each that is gone.
+// addUp adds up the counts of all replicas. For each replica that is gone, it takes the next step
+// of folding its counts.
 func (w *Writer) addUp(ctx context.Context, s *store.Snapshot) error {
 	ctx, cancel := context.WithTimeout(ctx, countsTimeout)
 	defer cancel()
@@ -267,13 +268,13 @@ func (w *Writer) addUp(ctx context.Context, s *store.Snapshot) error {
 	return problem
 }
 
-// old reports whether a time is so long ago, or cannot be read.
+// old reports whether a time is at least after ago, or cannot be parsed.
 func old(text string, now time.Time, after time.Duration) bool {
 	at, err := time.Parse(time.RFC3339, text)
 	return err != nil || now.Sub(at) > after
 }
 
-// addCounts adds the counts in a ConfigMap. What cannot be read counts as nothing.
+// addCounts adds the counts in a ConfigMap. Unreadable data counts as no counts.
 func addCounts(to map[history.Pair]*history.Counted, m *corev1.ConfigMap) {
 	counts, err := history.Unpack(m.BinaryData[keyCounts])
 	if err != nil {
@@ -296,7 +297,7 @@ func (w *Writer) closeCounts(ctx context.Context, m *corev1.ConfigMap, now time.
 	m.Annotations[closedAnnotation] = now.UTC().Format(time.RFC3339)
 	_, err := w.configMaps().Update(ctx, m, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // the replica is not gone, or another holder was faster
+		return nil // the replica is alive, or another holder of the lease was faster
 	}
 	return err
 }
@@ -309,7 +310,7 @@ func (w *Writer) deleteCounts(ctx context.Context, m *corev1.ConfigMap) error {
 	return err
 }
 
-// earlier are the counts of replicas that are gone.
+// earlier has the counts of former replicas.
 type earlier struct {
 	live    *corev1.ConfigMap // nil: there is none yet
 	folded  map[types.UID]bool
@@ -330,7 +331,7 @@ func (e *earlier) read(m *corev1.ConfigMap) {
 
 func (e *earlier) add(m *corev1.ConfigMap) { addCounts(e.counts, m) }
 
-// prune drops what is of ConfigMaps and bindings that are gone.
+// prune drops the records of ConfigMaps and the counts of bindings that no longer exist.
 func (e *earlier) prune(there map[types.UID]bool, s *store.Snapshot) {
 	bound := map[history.Pair]bool{}
 	for _, b := range s.Bindings {
@@ -342,7 +343,8 @@ func (e *earlier) prune(there map[types.UID]bool, s *store.Snapshot) {
 	e.changed = e.changed || len(e.folded)+len(e.counts) < n
 }
 
-// writeEarlier fails if another holder of the lease has written meanwhile.
+// writeEarlier writes the counts of former replicas. It fails if another holder of the lease has
+// written meanwhile.
 func (w *Writer) writeEarlier(ctx context.Context, e *earlier) error {
 	var all []history.Counted
 	for _, c := range e.counts {
@@ -371,7 +373,7 @@ func (w *Writer) writeEarlier(ctx context.Context, e *earlier) error {
 	return err
 }
 
-// rolloutStatus is what a binding's status says of what it has done.
+// rolloutStatus is the part of a binding's status about what the binding has done.
 type rolloutStatus struct {
 	Mode    string      `json:"mode,omitempty"`
 	Seen    int64       `json:"seen"`
@@ -381,7 +383,7 @@ type rolloutStatus struct {
 	Last    *lastStatus `json:"last,omitempty"`
 }
 
-// lastStatus is the last object that was changed or would have been.
+// lastStatus is the last object that was changed, or would have been.
 type lastStatus struct {
 	Kind      string   `json:"kind,omitempty"`
 	Namespace string   `json:"namespace,omitempty"`
@@ -401,10 +403,11 @@ func rolloutOf(c *history.Counted) rolloutStatus {
 	return s
 }
 
-// clamp returns n as JSON of an API server can have it.
+// clamp limits n to what a JSON integer of an API server can hold.
 func clamp(n uint64) int64 { return int64(min(n, 1<<62)) }
 
-// same reports whether counts are the same; the last object alone is no reason to write.
+// same reports whether the counts are equal. A different last object alone is no reason for a
+// write.
 func (s rolloutStatus) same(t rolloutStatus) bool {
 	return s.Seen == t.Seen && s.Would == t.Would && s.Changed == t.Changed && s.Failed == t.Failed
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// An entry is one webhook of either kind of configuration. The fields of a validating
-// webhook are among those of a mutating one.
+// An entry is one webhook of a mutating or validating configuration. The type has all fields that
+// a validating webhook has.
 type entry = admissionregistrationv1.MutatingWebhook
 
 func fromValidating(in []admissionregistrationv1.ValidatingWebhook) []entry {
@@ -71,20 +71,20 @@ func set[T any](p **T, value T) {
 // same reports whether two lists of entries, both with their defaults, are equal.
 func same(a, b []entry) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
-// plan returns the entries to write, given those that policies need and those that are
-// live. ready says that a replica can answer. Until one can, plan adds no entry and no rule
-// and widens no selector, since with failurePolicy Fail that would only block requests;
-// waiting reports that it would have.
+// plan returns the entries to write, from the desired entries and the live ones. ready: a replica
+// can answer. Until then, plan adds no entry and no rule and widens no selector, because with
+// failurePolicy Fail that would only block requests; waiting reports that plan has left out such
+// a change.
 //
-// plan never removes a live rule that is still needed because no replica is ready:
-// failurePolicy Fail promises that no request passes unmutated. Policies that have moved to
-// another entry of their group still need the one that they have left.
+// plan keeps a live rule that is still needed even if no replica is ready: failurePolicy Fail
+// promises that no request passes unmutated. Policies that have moved to another entry of their
+// group still need the entry that they have left.
 func plan(desired, live []entry, ready bool) (want []entry, waiting bool) {
 	if ready {
 		return desired, false
 	}
 	for _, l := range live {
-		var rules []admissionregistrationv1.RuleWithOperations // of all that may have been in l
+		var rules []admissionregistrationv1.RuleWithOperations // of all entries that may have taken over a part of l
 		var sibling *entry
 		siblings := 0
 		for i := range desired {
@@ -105,7 +105,8 @@ func plan(desired, live []entry, ready bool) (want []entry, waiting bool) {
 		w := *sibling.DeepCopy()
 		w.Name, w.Rules = l.Name, kept
 		w.MatchPolicy, w.MatchConditions = l.MatchPolicy, conditionsOf(*sibling, l)
-		// One entry, all of whose policies were in it before, may select less.
+		// If only one entry has taken over policies of l, and it is l itself, its selector may
+		// become narrower.
 		if siblings > 1 || w.Name != sibling.Name || !webhookconfig.Covers(l, *sibling) {
 			w.NamespaceSelector, w.ObjectSelector = withExemptNamespaces(sibling.NamespaceSelector, l.NamespaceSelector), l.ObjectSelector
 		}
@@ -127,8 +128,8 @@ func sameGroup(a, b string) bool {
 	return okA == okB && idA.Group == idB.Group && (okA || a == b)
 }
 
-// withExemptNamespaces returns the selector is, with the namespaces that should leaves out
-// for all entries: the first requirement of both.
+// withExemptNamespaces returns the selector is, but with the exempt namespaces of should. In
+// both, they are the first requirement.
 func withExemptNamespaces(should, is *metav1.LabelSelector) *metav1.LabelSelector {
 	spares := func(s *metav1.LabelSelector) bool {
 		return s != nil && len(s.MatchExpressions) > 0 && s.MatchExpressions[0].Key == corev1.LabelMetadataName && s.MatchExpressions[0].Operator == metav1.LabelSelectorOpNotIn
@@ -141,8 +142,8 @@ func withExemptNamespaces(should, is *metav1.LabelSelector) *metav1.LabelSelecto
 	return out
 }
 
-// conditionsOf returns the conditions of should, but those that depend on policies from
-// is.
+// conditionsOf returns the conditions of should, except that those which depend on policies are
+// taken from is.
 func conditionsOf(should, is entry) []admissionregistrationv1.MatchCondition {
 	out := slices.DeleteFunc(slices.Clone(should.MatchConditions), webhookconfig.DependsOnPolicies)
 	for _, m := range is.MatchConditions {
@@ -153,8 +154,8 @@ func conditionsOf(should, is entry) []admissionregistrationv1.MatchCondition {
 	return out
 }
 
-// overlap reports whether both rules may match one request. It returns true where that is
-// hard to decide.
+// overlap reports whether both rules may match the same request. It returns true if that is hard
+// to decide.
 func overlap(a, b admissionregistrationv1.RuleWithOperations) bool {
 	return intersect(a.Operations, b.Operations, false) && intersect(a.APIGroups, b.APIGroups, false) &&
 		intersect(a.APIVersions, b.APIVersions, false) && intersect(a.Resources, b.Resources, true)

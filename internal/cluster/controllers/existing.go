@@ -11,37 +11,37 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// typeExisting is the condition of a binding that says whether objects that exist are as its
-// policy makes them. Only bindings with the annotation mapd.dev/existing have it.
+// typeExisting is the condition of a binding that says whether existing objects are as its policy
+// would make them. Only bindings with the annotation mapd.dev/existing have it.
 const typeExisting = "ExistingInLine"
 
-// ExistingState is what a binding's status says of objects that exist.
+// ExistingState is the part of a binding's status about existing objects.
 type ExistingState struct {
 	InLine          bool
 	Reason, Message string
-	// Wrong says that somebody has to act: there is an event besides.
+	// Wrong: somebody has to act, so there is an event, too.
 	Wrong bool
 }
 
-// Existing is what this replica knows of objects that exist.
+// Existing has what this replica knows about existing objects.
 type Existing struct {
-	states  atomic.Pointer[map[types.UID]ExistingState] // nil: nothing is known
+	states  atomic.Pointer[map[types.UID]ExistingState] // nil: not known
 	changed watch.Signal
-	always  *ExistingState // of all bindings; nil: states has them
+	always  *ExistingState // for all bindings; nil: use states
 	stop    string
 }
 
-// NewExisting returns what knows nothing.
+// NewExisting returns an Existing without any knowledge.
 func NewExisting() *Existing { return &Existing{changed: watch.NewSignal()} }
 
-// AlwaysExisting returns what knows one thing, of all bindings with the annotation. A status with
-// the reason stop keeps that: a replica that writes objects has to know it.
+// AlwaysExisting returns an Existing with the same state for all bindings with the annotation. A
+// status whose reason is stop is kept, because a replica that writes objects has to know it.
 func AlwaysExisting(s ExistingState, stop string) *Existing {
 	return &Existing{changed: watch.NewSignal(), always: &s, stop: stop}
 }
 
-// Publish has statuses say what is known of bindings from now on, by their UIDs. Those of others
-// stay as they are; nil: those of all.
+// Publish sets the states of bindings, by their UIDs. The statuses of other bindings stay as they
+// are; with nil, those of all bindings do.
 func (e *Existing) Publish(states map[types.UID]ExistingState) {
 	if states == nil {
 		e.states.Store(nil)
@@ -51,8 +51,8 @@ func (e *Existing) Publish(states map[types.UID]ExistingState) {
 	e.changed.Notify()
 }
 
-// condition returns the condition of a binding, nil if it has none. before is the status that the
-// binding has.
+// condition returns the condition of a binding, nil if it has none. before is the binding's
+// present status.
 func (e *Existing) condition(b store.BindingState, before, now status) *metav1.Condition {
 	own, _ := api.RolloutFor(api.BindingKind, b.Object.GetAnnotations())
 	if own.Existing == api.Ignored {
@@ -75,7 +75,7 @@ func (e *Existing) condition(b store.BindingState, before, now status) *metav1.C
 	return &c
 }
 
-// wrong reports whether somebody has to act on what is said of a binding.
+// wrong reports whether the state of a binding says that somebody has to act.
 func (e *Existing) wrong(uid types.UID) bool {
 	if e == nil {
 		return false
@@ -84,8 +84,8 @@ func (e *Existing) wrong(uid types.UID) bool {
 	return states != nil && (*states)[uid].Wrong
 }
 
-// ExistingStopped returns why the status of a binding says that objects are no longer written for
-// the reason, "" if it does not.
+// ExistingStopped returns the message in the status of a binding if writing was stopped for the
+// given reason, otherwise "".
 func ExistingStopped(b store.BindingState, reason string) string {
 	if c := statusOf(b.Object).get(typeExisting); c != nil && c.Reason == reason {
 		return c.Message

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// listPause is the least time between two writes of a listing, and listEvery how often
-	// to see whether it is still there.
+	// listPause is the minimum time between two writes of a listing, and listEvery is how often
+	// to check that it still exists.
 	listPause = 250 * time.Millisecond
 	listEvery = 30 * time.Second
 )
 
-// keepListing keeps the ConfigMap of a feature what it should be until ctx is done. at is
-// the feature's place among all, and notified receives a value after each snapshot.
+// keepListing keeps the ConfigMap of a feature up to date until ctx is done. at is the index of
+// the feature, and notified receives a value after each snapshot.
 func (w *Writer) keepListing(ctx context.Context, at int, notified <-chan struct{}, out *events) {
-	var known map[string]string // what is there; nil if that is not known
+	var known map[string]string // the present content; nil if it is not known
 	var tries attempts
 	looked := time.Time{}
 	for {
@@ -54,7 +54,7 @@ func (w *Writer) keepListing(ctx context.Context, at int, notified <-chan struct
 	}
 }
 
-// listing returns what the last snapshot says of the objects of a feature, nil if nothing.
+// listing returns the Listing of a feature in the last snapshot, nil if there is none.
 func (w *Writer) listing(at int) *feature.Listing {
 	s := w.o.Store.Snapshot()
 	if s == nil || s.States[at] == nil {
@@ -63,8 +63,8 @@ func (w *Writer) listing(at int) *feature.Listing {
 	return s.States[at].Listing()
 }
 
-// writeListing writes the ConfigMap if it is not what it should be, and returns what it is
-// then. What the ConfigMap has not said so far and is bad becomes an event.
+// writeListing writes the ConfigMap if its content has changed, and returns the content. For each
+// object with a new problem it makes an event.
 func (w *Writer) writeListing(ctx context.Context, l *feature.Listing, known map[string]string, out *events) (map[string]string, error) {
 	want := l.Data()
 	if known != nil && maps.Equal(known, want) {
@@ -77,8 +77,8 @@ func (w *Writer) writeListing(ctx context.Context, l *feature.Listing, known map
 	return want, err
 }
 
-// writeConfigMap writes a ConfigMap of mapd's namespace unless it has the data already,
-// and returns what it had before.
+// writeConfigMap writes a ConfigMap of mapd's namespace unless it already has the data, and
+// returns the data from before.
 func (w *Writer) writeConfigMap(ctx context.Context, name string, want map[string]string) (before map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -103,8 +103,8 @@ func (w *Writer) writeConfigMap(ctx context.Context, name string, want map[strin
 	return before, err
 }
 
-// sameData reports whether nothing of want has to be written over live, and nothing is
-// left of what there was to say earlier. What others have put there is theirs.
+// sameData reports whether live already contains want, and no outdated keys of mapd's. Keys of
+// others do not matter.
 func sameData(live, want map[string]string) bool {
 	for key, text := range want {
 		if live[key] != text {
@@ -114,8 +114,8 @@ func sameData(live, want map[string]string) bool {
 	return live[feature.KeyProblems] == want[feature.KeyProblems] && live[feature.KeyMode] == want[feature.KeyMode]
 }
 
-// announce makes events of the objects that do not do what they say, unless before says
-// the same. mapd has no right to write events in all namespaces.
+// announce makes an event for each object that does not do what it says, unless before has the
+// same problem. mapd has no right to write events in all namespaces.
 func announce(now *feature.Listing, before feature.Listing, out *events) {
 	said := map[feature.Line]bool{}
 	for _, o := range before.Lines {

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// takeOver is how long no other installation must have owned the configurations before
-	// a passive one writes them: the other one restores them within a second if somebody
-	// deletes or changes them.
+	// takeOver is how long a passive installation waits, after it last saw the configurations
+	// belong to another one, before it writes them. If somebody deletes or changes them, the
+	// other installation restores them within a second.
 	takeOver = 10 * time.Second
 	// lookAgain is how often a passive installation looks whether the other one still
 	// exists.
 	lookAgain = time.Second
 )
 
-// installation returns the one that this replica belongs to.
+// installation returns the installation to which this replica belongs.
 func (w *Writer) installation() webhookconfig.Installation {
 	return webhookconfig.Installation{Namespace: w.o.Namespace, Lease: w.o.Lease}
 }
@@ -41,8 +41,8 @@ func (w *Writer) Passive() error {
 	return nil
 }
 
-// owner returns the installation that the configurations name, if any. The mutating
-// one decides, so that two installations that begin at once agree.
+// owner returns the installation that the configurations name, if any. The mutating configuration
+// decides, so that two installations that begin at the same time agree.
 func owner(configurations []*configuration) webhookconfig.Installation {
 	var found webhookconfig.Installation
 	for _, c := range configurations {
@@ -57,10 +57,10 @@ func owner(configurations []*configuration) webhookconfig.Installation {
 	return found
 }
 
-// foreignOwner returns the installation that the configurations belong to; ok is false if
-// this one may write them: they are its own, nobody's, or those of an installation
-// whose namespace is gone, or it has to adopt them. It adopts only until they have
-// been its own once, so that two installations with --adopt do not fight.
+// foreignOwner returns the installation that owns the configurations. ok is false if this
+// installation may write them: they are its own, have no owner, belong to an installation whose
+// namespace is gone, or are to be adopted. It adopts them only until it has owned them once, so
+// that two installations with --adopt do not take them from each other.
 func (w *Writer) foreignOwner(ctx context.Context, configurations []*configuration) (_ webhookconfig.Installation, ok bool) {
 	found := owner(configurations)
 	switch {
@@ -76,16 +76,16 @@ func (w *Writer) foreignOwner(ctx context.Context, configurations []*configurati
 	defer cancel()
 	namespace, err := w.o.Kubernetes.CoreV1().Namespaces().Get(ctx, found.Namespace, metav1.GetOptions{})
 	if err != nil {
-		return found, !apierrors.IsNotFound(err) // what is not known is left alone
+		return found, !apierrors.IsNotFound(err) // if that is not certain, they are left alone
 	}
 	gone := namespace.DeletionTimestamp != nil || found.UID != "" && found.UID != namespace.UID
 	return found, !gone
 }
 
-// waitUntilOwner returns when this installation may write the configurations, or when
-// ctx is done.
+// waitUntilOwner returns when this installation may write the configurations, or when ctx is
+// done.
 func (t *term) waitUntilOwner(ctx context.Context) {
-	var seen time.Time // when the configurations were last another's
+	var seen time.Time // when the configurations last belonged to another installation
 	if t.passive.Load() != nil {
 		seen = time.Now()
 	}
@@ -113,10 +113,10 @@ func (t *term) waitUntilOwner(ctx context.Context) {
 	}
 }
 
-// exemptOwnRequests keeps the entries of this installation's configurations away from
-// its own requests, whoever wrote them, and changes nothing else. It needs no lease: an
-// entry that somebody has spoilt can refuse the very requests that renew the lease, and
-// then nobody would be there to repair it.
+// exemptOwnRequests makes the entries of this installation's configurations exclude its own
+// requests, if somebody has changed that, and changes nothing else. It does not need the lease: a
+// damaged entry can refuse the very requests that renew the lease, and then no replica could
+// repair it.
 func (w *Writer) exemptOwnRequests(ctx context.Context) {
 	mutating, validating := w.webhookConfigurations(func() {})
 	calling, cancel := context.WithTimeout(ctx, election.CallTimeout)
@@ -149,8 +149,8 @@ func (w *Writer) exemptOwnRequests(ctx context.Context) {
 	}
 }
 
-// exempt has entries leave out a namespace and the requests that conditions exclude,
-// where they leave out neither.
+// exempt makes entries exclude a namespace, or requests that match conditions, unless they
+// already exclude one of the two.
 func exempt(entries []entry, namespace string, conditions []admissionregistrationv1.MatchCondition) (_ []entry, changed bool) {
 	entries = slices.Clone(entries)
 	for i, e := range entries {
@@ -168,7 +168,7 @@ func exempt(entries []entry, namespace string, conditions []admissionregistratio
 			e.NamespaceSelector = &metav1.LabelSelector{}
 		}
 		e.NamespaceSelector.MatchExpressions = append(e.NamespaceSelector.MatchExpressions, own)
-		// Conditions of the same name would be refused.
+		// The API server would refuse two conditions of the same name.
 		e.MatchConditions = slices.DeleteFunc(e.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
 			return slices.ContainsFunc(conditions, func(o admissionregistrationv1.MatchCondition) bool { return o.Name == c.Name })
 		})

@@ -18,36 +18,36 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/watch"
 )
 
-// A replica stores the newest of its records in a ConfigMap of its own, which outlives
-// it. The holder of the lease deletes those of replicas that are gone when they are too
-// old or too many.
+// Each replica stores its newest records in its own ConfigMap, which outlives the replica. The
+// holder of the lease deletes the ConfigMaps of replicas that are gone when they are too old or
+// too many.
 const (
 	recordsName = "mapd-records"
-	// recordsEvery is how often records are stored at most, and recordsRenewed how often a
-	// replica writes although nothing has changed.
+	// recordsEvery is the minimum time between two writes of records, and recordsRenewed is how
+	// often a replica writes even if nothing has changed.
 	recordsEvery   = 30 * time.Second
 	recordsRenewed = time.Hour
-	// maxRecords bounds a ConfigMap, which may have 1 MiB.
+	// maxRecords bounds the data of a ConfigMap, which may have 1 MiB.
 	maxRecords     = 512 << 10
 	recordsTimeout = 10 * time.Second
-	// recordsGone is after how long without a write a replica counts as gone, recordsKept
-	// how long its ConfigMap stays, and maxGone how many there are of such.
+	// recordsGone is after how long without a write a replica counts as gone, recordsKept how
+	// long its ConfigMap is kept, and maxGone how many such ConfigMaps are kept.
 	recordsGone = 2*recordsRenewed + 5*time.Minute
 	recordsKept = 7 * 24 * time.Hour
 	maxGone     = 16
-	// recordsCleaned is how often the holder of the lease looks after them.
+	// recordsCleaned is how often the holder of the lease checks them.
 	recordsCleaned = 10 * time.Minute
 )
 
-// storing is what a replica has stored of its records.
+// storing is the state of storing a replica's records.
 type storing struct {
-	there bool // the ConfigMap exists, as far as is known
+	there bool // the ConfigMap probably exists
 	mark  history.Mark
 	at    time.Time // of the last write
 }
 
-// StoreRecords stores what a Recorder knows until ctx is done, and once more then. It needs
-// no lease.
+// StoreRecords stores the entries of a Recorder regularly until ctx is done, and once more at the
+// end. It needs no lease.
 func (w *Writer) StoreRecords(ctx context.Context, l *history.Recorder) {
 	s, tries := &storing{}, attempts{}
 	attempt := func(ctx context.Context, timeout time.Duration, end bool) {
@@ -64,8 +64,8 @@ func (w *Writer) StoreRecords(ctx context.Context, l *history.Recorder) {
 	attempt(context.WithoutCancel(ctx), 2*time.Second, true)
 }
 
-// storeRecords stores records if there are new ones, or nobody has seen the replica for
-// long. end says that there will be no more.
+// storeRecords stores records if there are new ones, or if the last write is long ago. end: this
+// is the replica's last write.
 func (w *Writer) storeRecords(ctx context.Context, s *storing, l *history.Recorder, end bool) error {
 	now := l.Mark()
 	changed := now != s.mark
@@ -89,8 +89,8 @@ func (w *Writer) storeRecords(ctx context.Context, s *storing, l *history.Record
 	if end {
 		m.Annotations[closedAnnotation] = at
 	}
-	// Nobody else writes it, but a write whose answer was lost may have succeeded, and the
-	// ConfigMap may be deleted.
+	// No other process writes it. But a write whose answer was lost may have succeeded, and
+	// somebody may have deleted the ConfigMap.
 	update := func() error {
 		_, err := w.configMaps().Update(ctx, m, metav1.UpdateOptions{})
 		return err
@@ -114,8 +114,7 @@ func (w *Writer) storeRecords(ctx context.Context, s *storing, l *history.Record
 	return nil
 }
 
-// cleanRecords deletes what replicas that are gone have stored, when its time is over,
-// until ctx is done.
+// cleanRecords deletes outdated ConfigMaps of replicas that are gone, until ctx is done.
 func (w *Writer) cleanRecords(ctx context.Context) {
 	var tries attempts
 	for {
@@ -135,7 +134,7 @@ func (w *Writer) deleteOldRecords(ctx context.Context) error {
 	type gone struct {
 		name    string
 		uid     types.UID
-		renewed string // times of RFC 3339 in UTC sort as texts
+		renewed string // RFC 3339 in UTC sorts as text
 	}
 	var all []gone
 	now := time.Now()

@@ -31,20 +31,20 @@ import (
 const (
 	statusManager = "mapd-status"
 
-	// How fast statuses are written, per second: a cluster with 10,000 policies
-	// gets them within minutes and notices nothing.
+	// statusRate is how many statuses are written per second: a cluster with 10,000 policies gets
+	// them within minutes, without a noticeable load.
 	statusRate  = 50
 	statusBurst = 50
-	// statusWorkers is how many are under way at a time.
+	// statusWorkers is how many statuses are written concurrently.
 	statusWorkers = 4
-	// statusRetryMost bounds how long a status that was refused waits.
+	// statusRetryMost bounds the wait after a status was refused.
 	statusRetryMost = 30 * time.Second
 
-	// patience is how long a paramKind may come after its policy.
+	// patience is how long after a policy its paramKind may appear without an event.
 	patience = 10 * time.Second
 
-	// How fast events are written, per second. What is too much is left out: every
-	// object has its status besides.
+	// eventRate and the burst bound the events per second. Further events are dropped; every
+	// object has its status, too.
 	eventRate  = 1
 	eventBurst = 25
 )
@@ -55,20 +55,20 @@ type key struct {
 	name     string
 }
 
-// wanted is what the status of an object should be.
+// wanted is the desired status of an object.
 type wanted struct {
 	object *unstructured.Unstructured
 	status status
 }
 
-// written is the status of an object as of our last write.
+// written is the status of an object after this replica's last write.
 type written struct {
 	uid     types.UID
 	version string
 	status  status
 }
 
-// reporter writes statuses for one term.
+// reporter writes statuses during one term.
 type reporter struct {
 	w      *Writer
 	events *events
@@ -79,8 +79,8 @@ type reporter struct {
 	wanted  map[key]wanted
 	written map[key]written
 	late    map[key]types.UID // policies that get an event unless their paramKind appears
-	// granted are the counts that may be written until counts are added up again. Only
-	// the goroutine of writeStatuses uses it.
+	// granted has the counts that may be written until counts are added up again. Only the
+	// goroutine of writeStatuses uses it.
 	granted map[key]rolloutStatus
 }
 
@@ -121,9 +121,9 @@ func (w *Writer) writeStatuses(ctx context.Context, out *events) {
 	}
 }
 
-// grant chooses whose new counts are written, no more than maxCountStatuses, so that
-// counts that change all the time make a bounded number of writes. The order of maps is
-// a fair choice.
+// grant chooses the bindings whose new counts may be written, at most maxCountStatuses, so that
+// counts that change all the time cause a bounded number of writes. The random order of map
+// iteration makes the choice fair.
 func (r *reporter) grant(s *store.Snapshot, totals map[history.Pair]*history.Counted) {
 	r.granted = map[key]rolloutStatus{}
 	if s == nil {
@@ -149,8 +149,8 @@ func (r *reporter) grant(s *store.Snapshot, totals map[history.Pair]*history.Cou
 	}
 }
 
-// rollout returns what the status of a binding says of its counts: what was granted, or
-// what it says already. r.mu is held.
+// rollout returns the counts for the status of a binding: the granted ones, or those that the
+// status already has. r.mu is held.
 func (r *reporter) rollout(k key, b store.BindingState, policy api.Rollout) *rolloutStatus {
 	now, ok := r.granted[k]
 	if before := r.before(k, b.Object).Rollout; !ok && before != nil {
@@ -161,7 +161,7 @@ func (r *reporter) rollout(k key, b store.BindingState, policy api.Rollout) *rol
 	return &now
 }
 
-// update works out what all statuses should be, and queues those that differ.
+// update computes the desired statuses, and queues those that differ from the present ones.
 func (r *reporter) update(s *store.Snapshot) {
 	var all []*policy.Policy
 	for _, p := range s.Policies {
@@ -210,8 +210,8 @@ func (r *reporter) update(s *store.Snapshot) {
 	}
 }
 
-// before is the status that an object has: what the Store has seen or, if that is
-// newer, what we have written. r.mu is held.
+// before returns the present status of an object: the one that the Store has seen or, if it is
+// newer, the one that this replica has written. r.mu is held.
 func (r *reporter) before(k key, u *unstructured.Unstructured) status {
 	if w, ok := r.written[k]; ok && w.uid == u.GetUID() {
 		last := &metav1.ObjectMeta{ResourceVersion: w.version}
@@ -222,7 +222,7 @@ func (r *reporter) before(k key, u *unstructured.Unstructured) status {
 	return statusOf(u)
 }
 
-// next writes one status; it returns false when there will be no more.
+// next writes one status. It returns false when the queue is shut down.
 func (r *reporter) next(ctx context.Context) bool {
 	k, quit := r.queue.Get()
 	if quit {
@@ -273,7 +273,7 @@ func (r *reporter) write(ctx context.Context, k key) error {
 	got, err := r.w.o.Dynamic.Resource(k.resource).ApplyStatus(ctx, k.name, object, metav1.ApplyOptions{FieldManager: statusManager, Force: true})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		// It is gone, or another object has its name; the Store will say so.
+		// The object is gone, or another one has its name; a later snapshot has the change.
 		return nil
 	case err != nil:
 		return err
@@ -285,9 +285,9 @@ func (r *reporter) write(ctx context.Context, k key) error {
 	return nil
 }
 
-// announce makes an event of an object that has stopped working, or whose reason has
-// changed. A binding that is written before its policy gets none, and a policy that is
-// written before its paramKind only if that does not appear within patience.
+// announce makes an event for an object that has stopped working, or for which the reason has
+// changed. A binding that is written before its policy gets no event, and a policy that is
+// written before its paramKind gets one only if the paramKind does not appear within patience.
 func (r *reporter) announce(k key, u *unstructured.Unstructured, before, now status) {
 	if c := now.get(typeExisting); c != nil && r.w.o.Existing.wrong(u.GetUID()) {
 		if old := before.get(typeExisting); old == nil || old.Reason != c.Reason {
@@ -317,7 +317,7 @@ func (r *reporter) warn(u *unstructured.Unstructured, s status) {
 	r.events.warn(corev1.ObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), UID: u.GetUID()}, is.Reason, "Check", message)
 }
 
-// events reports to operators what they must act on, at a bounded rate.
+// events sends events about problems that an operator has to solve, at a bounded rate.
 type events struct {
 	broadcaster eventsclient.EventBroadcaster
 	recorder    eventsclient.EventRecorder

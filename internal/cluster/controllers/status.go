@@ -24,7 +24,7 @@ const (
 	typePolicyFound    = "PolicyFound"
 )
 
-// Reasons of conditions, and of events for those that an operator must act on.
+// Reasons of conditions. Those that an operator has to act on are reasons of events, too.
 const (
 	reasonNotCompiled       = "NotCompiled"
 	reasonParamKindNotFound = "ParamKindNotFound"
@@ -36,20 +36,20 @@ const (
 	reasonBreakerTripped    = "BreakerTripped"
 )
 
-// maxMessage bounds the text of a condition or an event, in bytes; an event
-// takes no more than 1024.
+// maxMessage bounds the text of a condition or an event, in bytes. The API server accepts at most
+// 1024 for events.
 const maxMessage = 1000
 
 // maxWarnings bounds how many warnings a status lists.
 const maxWarnings = 50
 
-// status is what both kinds have for a status.
+// status is the status of a policy or a binding.
 type status struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
-	// TypeChecking has the form that it has in a ValidatingAdmissionPolicy.
+	// TypeChecking has the same form as in a ValidatingAdmissionPolicy.
 	TypeChecking *typeChecking `json:"typeChecking,omitempty"`
-	// Rollout is what a binding has done; nil for policies.
+	// Rollout says what a binding has done; nil for policies.
 	Rollout *rolloutStatus `json:"rollout,omitempty"`
 }
 
@@ -129,7 +129,7 @@ func policyStatus(p store.PolicyState, unroutable bool) status {
 	return s.bounded()
 }
 
-// warned is the first of warnings, with its field, and says how many there are more.
+// warned returns the first warning with its field, and the number of further ones.
 func warned(warnings []policy.Warning) string {
 	text := warnings[0].Field + ": " + warnings[0].Message
 	if more := len(warnings) - 1; more > 0 {
@@ -192,8 +192,8 @@ func bounded(text string) string {
 	return text[:cut] + more
 }
 
-// joined is the text of all errors; how many there are more is said where they
-// are too long.
+// joined returns the texts of all errors. If they are too long, it ends with the number of errors
+// left out.
 func joined(errs []error) string {
 	var b strings.Builder
 	for i, err := range errs {
@@ -210,8 +210,8 @@ func joined(errs []error) string {
 	return b.String()
 }
 
-// withTransitionTimes gives every condition the time of its last change: now, or what it was if
-// the status of the condition in before is the same.
+// withTransitionTimes sets the transition time of every condition: the time in before if the
+// status of the condition is the same there, otherwise now.
 func (s status) withTransitionTimes(before status, now metav1.Time) status {
 	s.Conditions = slices.Clone(s.Conditions)
 	for i := range s.Conditions {
@@ -233,13 +233,13 @@ func (s status) get(kind string) *metav1.Condition {
 	return nil
 }
 
-// equal says that there is no need to write s over before.
+// equal reports whether writing s over before would change nothing.
 func (s status) equal(before status) bool {
 	return apiequality.Semantic.DeepEqual(s.withTransitionTimes(before, metav1.Time{}), before)
 }
 
-// statusOf reads the status of an object; what cannot be read is as if it were
-// not there, and gets overwritten.
+// statusOf reads the status of an object. Parts that cannot be decoded count as missing, and are
+// overwritten.
 func statusOf(u *unstructured.Unstructured) status {
 	var s status
 	m, ok := u.Object["status"].(map[string]any)
@@ -249,7 +249,7 @@ func statusOf(u *unstructured.Unstructured) status {
 	return s
 }
 
-// object is an apply configuration of the status of u.
+// object returns an apply configuration for the status of u.
 func (s status) object(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&s)
 	if err != nil {
@@ -259,7 +259,7 @@ func (s status) object(u *unstructured.Unstructured) (*unstructured.Unstructured
 	out.SetAPIVersion(u.GetAPIVersion())
 	out.SetKind(u.GetKind())
 	out.SetName(u.GetName())
-	// Of this object, not of one that has taken its name since.
+	// The UID makes sure that the status is not written to a new object of the same name.
 	out.SetUID(u.GetUID())
 	return out, nil
 }

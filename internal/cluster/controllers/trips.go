@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	// breakerManager owns status.breaker, whichever replica writes it.
+	// breakerManager is the field manager of status.breaker, on all replicas.
 	breakerManager = "mapd-breaker"
-	// tripRetryMost bounds how long a Trip that could not be written waits.
+	// tripRetryMost bounds the wait after a Trip could not be written.
 	tripRetryMost = 10 * time.Second
 )
 
-// storeTrips writes this replica's own Trips into the status of policies until ctx is
-// done. It needs no lease: every replica counts for itself, and the one that trips may not
-// hold it. Several that trip at once write the same.
+// storeTrips writes this replica's own Trips into the status of policies until ctx is done. It
+// needs no lease: every replica counts for itself, and the one whose breaker trips may not hold
+// the lease. Replicas that trip at the same time write the same.
 func (w *Writer) storeTrips(ctx context.Context) {
 	w.eachPolicy(ctx, w.tripped, "a tripped breaker is not written, so that other replicas do not follow and a restart forgets it", w.storeTrip)
 }
 
-// clearTrips takes void Trips, those of a version before an edit, out of the status of
+// clearTrips removes Trips that are void, because the policy was edited, from the status of
 // policies until ctx is done.
 func (w *Writer) clearTrips(ctx context.Context) {
 	w.eachPolicy(ctx, w.voided, "the trip of a breaker before an edit stays in the status, without effect", w.clearTrip)
 }
 
-// eachPolicy calls write for every policy, after each snapshot and again after a failure,
-// until ctx is done. problem is what the log says of a failure.
+// eachPolicy calls write for every policy, after each snapshot and again after a failure, until
+// ctx is done. problem is the log message of a failure.
 func (w *Writer) eachPolicy(ctx context.Context, published <-chan struct{}, problem string, write func(context.Context, *store.PolicyState) error) {
 	var tries attempts
 	for {
@@ -49,7 +49,7 @@ func (w *Writer) eachPolicy(ctx context.Context, published <-chan struct{}, prob
 				calling, cancel := context.WithTimeout(ctx, callLimit)
 				err := write(calling, &s.Policies[i])
 				cancel()
-				// It is gone, or has changed: the Store will say so.
+				// The policy is gone or has changed; a later snapshot has the change.
 				if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 					failed, of = err, s.Policies[i].Object.GetName()
 				}
@@ -57,7 +57,7 @@ func (w *Writer) eachPolicy(ctx context.Context, published <-chan struct{}, prob
 		}
 		pause, news := tries.ended(failed, tripRetryMost)
 		if failed == nil {
-			pause = time.Hour // a snapshot comes before
+			pause = time.Hour // the next snapshot comes earlier
 		}
 		if news && ctx.Err() == nil {
 			w.log.Error(problem, "policy", of, "error", failed)
@@ -88,7 +88,7 @@ func (w *Writer) storeTrip(ctx context.Context, p *store.PolicyState) error {
 	return nil
 }
 
-// clearTrip takes a void Trip out of the status of a policy, unless that has changed.
+// clearTrip removes a void Trip from the status of a policy, unless the status has changed.
 func (w *Writer) clearTrip(ctx context.Context, p *store.PolicyState) error {
 	if !p.Breaker.Void {
 		return nil
@@ -103,7 +103,7 @@ func (w *Writer) clearTrip(ctx context.Context, p *store.PolicyState) error {
 	return err
 }
 
-// trippedMessage says why a policy is not ready whose breaker has tripped.
+// trippedMessage returns the reason why a policy whose breaker has tripped is not ready.
 func trippedMessage(t *breaker.Trip) string {
 	return "the breaker has tripped, so the policy is evaluated and not enforced: " + t.Reason + "; change the policy, or delete status.breaker, to enforce it again"
 }

@@ -33,66 +33,66 @@ type Options struct {
 	Dynamic      dynamic.Interface
 	Store        *store.Store
 	Certificates certs.Source
-	// Maintain looks after the certificates while the lease is held; nil if
-	// somebody else does. applied is the bundle that the webhook configurations hold.
+	// Maintain maintains the certificates while the lease is held; nil if somebody else does.
+	// applied returns the bundle that the webhook configurations contain.
 	Maintain func(ctx context.Context, applied func() []byte) error
 
-	// Namespace holds the lease, whose holder is named by Identity. The
-	// configurations belong to it: they go with it, and while it goes they are left
-	// alone.
+	// Namespace is where the Lease is, whose holder is named by Identity. The namespace owns the
+	// configurations: they are deleted with it, and not written while it is being deleted.
 	Namespace, Lease, Identity string
-	// API servers reach us at a Service of the namespace or, if it is not
-	// empty, at a URL. ServicePort 0 means 443.
+	// API servers reach mapd by a Service in the namespace or, if URL is not empty, by the URL.
+	// ServicePort 0 means 443.
 	Service     string
 	ServicePort int32
 	URL         string
-	// Exempt are namespaces that no policy applies to, besides our own.
+	// Exempt are namespaces to which no policy applies, besides mapd's own.
 	Exempt []string
 	// Timeout is how long an API server waits for an answer, in whole seconds; 0
 	// means 5.
 	Timeout time.Duration
-	// User is who we are to the API server; our own requests are not mutated.
+	// User is the name by which the API server knows mapd. Its requests are not mutated.
 	User string
-	// Adopt lets the writer take the configurations from another installation, once.
+	// Adopt lets the Writer take the configurations from another installation, once.
 	Adopt bool
 	// Features are those of the Store.
 	Features []feature.Feature
-	// Counts returns what this replica has counted. Nil: nothing is written of that.
+	// Counts returns the counts of this replica. If it is nil, no counts are written.
 	Counts func() []history.Counted
 
-	// Audit looks from time to time, while the lease is held, at what the policies would
-	// make of the objects that exist, and gives write what the ConfigMap AuditName says
-	// then. It returns when ctx is done. Nil: nobody looks.
+	// Audit runs while the lease is held: from time to time, it evaluates the policies on all
+	// existing objects, and calls write with the new data of the ConfigMap AuditName. It returns
+	// when ctx is done. If it is nil, there are no audits.
 	Audit func(ctx context.Context, write func(ctx context.Context, data map[string]string) error)
 
-	// Existing is what statuses of bindings say of objects that exist; nil: nothing.
+	// Existing has the part of bindings' statuses about existing objects; nil: statuses have no
+	// such part.
 	Existing *Existing
 
-	// Ready says why this replica cannot answer requests.
+	// Ready returns the reason why this replica cannot answer requests, nil if it can.
 	Ready func() error
 	Log   *slog.Logger // nil: no log
 }
 
-// AuditName is the ConfigMap in mapd's namespace that has the totals of the last audit.
+// AuditName is the ConfigMap in mapd's namespace with the totals of the last audit.
 const AuditName = "mapd-audit"
 
-// Writer writes for one replica.
+// Writer writes what one replica has to write, see the package comment.
 type Writer struct {
 	o   Options
 	log *slog.Logger
-	// published, reported, tripped, voided and listed are notified of snapshots: one for each
-	// task, listed for each feature.
+	// published, reported, tripped, voided and listed are notified of snapshots: one channel for
+	// each task, and in listed one for each feature.
 	published, reported, tripped, voided, certificates <-chan struct{}
 	listed                                             []<-chan struct{}
 
-	// passive is the installation that the configurations belong to, if it is not
-	// this one; owned says that they were this one's before.
+	// passive is the installation that owns the configurations, if it is not this one. owned:
+	// they belonged to this one before.
 	passive atomic.Pointer[webhookconfig.Installation]
 	owned   bool
 	// exempting is set while exemptOwnRequests runs.
 	exempting atomic.Bool
-	// totals are what all replicas have counted, as of the last time that this one has
-	// added it up; counted is notified then.
+	// totals are the counts of all replicas when this one last added them up. counted is notified
+	// after that.
 	totals  atomic.Pointer[map[history.Pair]*history.Counted]
 	counted watch.Signal
 
@@ -100,7 +100,7 @@ type Writer struct {
 	late  func() bool // lease.Late
 }
 
-// New returns a Writer that has not begun.
+// New returns a Writer that is not running.
 func New(o Options) *Writer {
 	log := o.Log
 	if log == nil {
@@ -136,7 +136,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	})
 }
 
-// term is the time in which this replica holds the lease, and what it watches then.
+// term is the time during which this replica holds the lease, with what it watches for that.
 type term struct {
 	*Writer
 	namespace             *watch.Object[*corev1.Namespace]
@@ -187,12 +187,12 @@ func (w *Writer) runTerm(ctx context.Context) error {
 	return nil
 }
 
-// object are the options to watch one object without a namespace.
+// object returns the options to watch one cluster-scoped object.
 func (w *Writer) object(resource schema.GroupVersionResource, name string, changed func()) watch.ObjectOptions {
 	return watch.ObjectOptions{Client: w.o.Dynamic, Resource: resource, Name: name, Log: w.log, Changed: changed}
 }
 
-// webhookConfigurations returns both, unread.
+// webhookConfigurations returns both configurations, before they are read.
 func (w *Writer) webhookConfigurations(changed func()) (
 	mutating *watch.Object[*admissionregistrationv1.MutatingWebhookConfiguration],
 	validating *watch.Object[*admissionregistrationv1.ValidatingWebhookConfiguration],
@@ -204,7 +204,7 @@ func (w *Writer) webhookConfigurations(changed func()) (
 			w.object(gv.WithResource("validatingwebhookconfigurations"), webhookconfig.ValidationName, changed))
 }
 
-// endpointSlices mirrors those of the Service.
+// endpointSlices returns a mirror of the Service's EndpointSlices.
 func (w *Writer) endpointSlices() *watch.Mirror[*discoveryv1.EndpointSlice] {
 	return watch.New(watch.Options[*discoveryv1.EndpointSlice]{
 		Client: w.o.Dynamic, Log: w.log, Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
@@ -212,14 +212,14 @@ func (w *Writer) endpointSlices() *watch.Mirror[*discoveryv1.EndpointSlice] {
 		Keep: func(u *unstructured.Unstructured, _ *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 			s := &discoveryv1.EndpointSlice{}
 			if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, s) != nil {
-				return &discoveryv1.EndpointSlice{} // as if it had no endpoints
+				return &discoveryv1.EndpointSlice{} // counts as a slice without endpoints
 			}
 			return s
 		},
 	})
 }
 
-// run writes whenever the namespace exists, until ctx is done.
+// run writes while the namespace exists, until ctx is done.
 func (t *term) run(ctx context.Context) {
 	logged := false
 	for ctx.Err() == nil {
@@ -237,8 +237,8 @@ func (t *term) run(ctx context.Context) {
 	}
 }
 
-// runInNamespace starts all tasks, and stops them when the namespace is being deleted
-// or is another one.
+// runInNamespace starts all tasks, and stops them when the namespace is being deleted or was
+// replaced.
 func (t *term) runInNamespace(ctx context.Context, ns *corev1.Namespace) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -261,8 +261,8 @@ func (t *term) runInNamespace(ctx context.Context, ns *corev1.Namespace) {
 	}
 }
 
-// writeAsOwner writes all but certificates, until ctx is done or the configurations are
-// another installation's.
+// writeAsOwner does all writes except those of certificates, until ctx is done or the
+// configurations belong to another installation.
 func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -291,13 +291,12 @@ func (t *term) writeAsOwner(ctx context.Context, ns *corev1.Namespace) {
 	t.keepConfigurations(ctx, ns)
 }
 
-// maintainCertificates has the certificates maintained, and begins again after a
-// failure.
+// maintainCertificates runs Options.Maintain, and starts it again after a failure.
 func (t *term) maintainCertificates(ctx context.Context) {
 	var tries attempts
 	steps := 0
 	applied := func() []byte {
-		// It is asked once for each step, so the step before has succeeded.
+		// This function is called once per step, so the step before has succeeded.
 		if steps++; steps > 1 {
 			tries.ended(nil, retryMost)
 		}
@@ -323,13 +322,13 @@ func (t *term) maintainCertificates(ctx context.Context) {
 	}
 }
 
-// leaseReference is what events are about that concern the whole installation.
+// leaseReference returns the object of events that concern the whole installation.
 func (w *Writer) leaseReference() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: w.o.Namespace, Name: w.o.Lease}
 }
 
-// replicas reports whether the Service has an endpoint that can answer, and whether all
-// of them are replicas like this one.
+// replicas reports whether the Service has an endpoint that can answer, and whether all endpoints
+// are replicas of the same release as this one.
 func (t *term) replicas() (ready, alike bool) {
 	if t.endpoints == nil {
 		return true, true

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// Duration is how long after the last renewal others wait before they take over.
+	// Duration is how long after the last renewal other processes wait before they take over.
 	Duration = 6 * time.Second
-	// Deadline is how long after the last renewal the holder works; it has until Duration
-	// to stop.
+	// Deadline is how long after the last renewal the holder may work. It has the rest of
+	// Duration to stop.
 	Deadline    = 4 * time.Second
 	retryPeriod = time.Second
-	// CallTimeout bounds one look at the lease, so that a connection that hangs does not
-	// use up the time for others.
+	// CallTimeout bounds one request for the lease, so that a connection that hangs does not use
+	// up the time for other attempts.
 	CallTimeout = 1500 * time.Millisecond
 )
 
-// Lease is what processes compete for. It must not be copied after Hold was called.
+// Lease is the object for which processes compete. It must not be copied after Hold was called.
 type Lease struct {
 	Kubernetes      kubernetes.Interface
 	Namespace, Name string
-	Identity        string // of this process
+	Identity        string // identifies this process
 	Labels          map[string]string
 
 	// Refused, if not nil, is called after a write that the server refused. It must not
@@ -85,7 +85,7 @@ func (l *Lease) Hold(ctx context.Context, work func(context.Context)) (held bool
 	if err != nil {
 		return false, err
 	}
-	// The election outlives ctx until work has returned.
+	// The election continues after ctx is done, until work has returned.
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	over := make(chan struct{})
 	go func() {
@@ -106,20 +106,20 @@ func (l *Lease) Hold(ctx context.Context, work func(context.Context)) (held bool
 	}
 }
 
-// Late reports whether the lease was renewed so long ago that the context of work is about
-// to end. A process that was stopped for a while may go on working before its timers run,
-// and would do what was right before another process took over.
+// Late reports whether the last renewal was so long ago that the context of work is about to end.
+// A process that was suspended may continue to work before its timers run, and so act after
+// another process has taken over.
 func (l *Lease) Late() bool {
 	renewed := l.renewed.Load()
 	return renewed != nil && time.Since(*renewed) >= Deadline
 }
 
-// lock is a lease whose calls take a bounded time. It calls renewed after a write that
-// succeeded, and refused after one that the server refused.
+// lock is a resource lock whose calls have a timeout. It calls renewed after a successful write,
+// and refused after a write that the server refused.
 type lock struct {
 	*resourcelock.LeaseLock
 	renewed, refused func()
-	holder           string // as of the last Get; calls come one after the other
+	holder           string // as of the last Get; calls are sequential
 }
 
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -133,10 +133,10 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, err
 }
 
-// correct puts right what no process of mapd writes into a lease, and what would keep
-// all of them from ever holding it: a duration of years, which the elector would
-// wait out, and a count of transitions that the next one would overflow. Times do not
-// matter, because the elector counts from when it saw the lease change.
+// correct repairs values that mapd never writes into a lease, and with which no process could
+// ever hold it: a duration of years, which the elector would wait for, and a count of transitions
+// that would overflow. Times need no repair, because the elector counts from when it saw the
+// lease change.
 func correct(r *resourcelock.LeaderElectionRecord) {
 	r.LeaseDurationSeconds = min(r.LeaseDurationSeconds, int(Duration/time.Second))
 	if r.LeaderTransitions < 0 || r.LeaderTransitions >= math.MaxInt32 {
@@ -154,15 +154,15 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	// A process that was stopped for a while still believes that it holds the lease, and
-	// would release that of another (client-go v0.37.2 leaderelection: tryRelease).
+	// A process that was suspended may still believe that it holds the lease, and would release
+	// the lease of another process (client-go v0.37.2 leaderelection: tryRelease).
 	if r.HolderIdentity == "" && l.holder != l.Identity() {
 		return nil
 	}
 	return l.wrote(l.LeaseLock.Update(ctx, r))
 }
 
-// wrote reports the outcome of a write.
+// wrote records the outcome of a write.
 func (l *lock) wrote(err error) error {
 	switch {
 	case err == nil:

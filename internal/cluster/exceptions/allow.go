@@ -26,7 +26,7 @@ import (
 )
 
 // Admit implements webhook.Admitter: it refuses an exception that is not valid, or whose writer
-// may not except one of its policies, and notes the others. It changes nothing.
+// may not except one of its policies, and remembers the writer of others. It changes nothing.
 func (f *Feature) Admit(ctx context.Context, req *policy.Request) *engine.Decision {
 	d := &engine.Decision{Object: req.Object}
 	if err := f.check(ctx, req); err != nil {
@@ -70,8 +70,8 @@ func (f *Feature) check(ctx context.Context, req *policy.Request) error {
 	return nil
 }
 
-// mayExcept returns an error unless the writer may except a policy in the exception's namespace:
-// by a ClusterRoleBinding in all, by a RoleBinding in its own.
+// mayExcept returns an error unless the writer may except a policy in the exception's namespace.
+// A ClusterRoleBinding grants that in all namespaces, a RoleBinding in its own.
 func (f *Feature) mayExcept(ctx context.Context, req *policy.Request, name string) error {
 	who := req.User()
 	gvr, target := api.ExceptionTarget(name)
@@ -89,7 +89,7 @@ func (f *Feature) mayExcept(ctx context.Context, req *policy.Request, name strin
 	return nil
 }
 
-// checkStatus leaves it to mapd to say who was allowed.
+// checkStatus refuses writes to status.allowed by anybody but mapd.
 func (f *Feature) checkStatus(req *policy.Request) error {
 	if req.UserInfo.Username == f.options.Own && f.options.Own != "" {
 		return nil
@@ -107,16 +107,17 @@ func (f *Feature) checkStatus(req *policy.Request) error {
 	return errors.New("only mapd writes status.allowed")
 }
 
-// allowed are the exceptions that this replica was asked about, until their status says so. A
-// namespace that has too many loses its own oldest ones, and nobody else's: whoever may write
-// exceptions in one namespace cannot keep those of others from holding.
+// allowed has the exceptions that this replica was asked about and allowed, until their status
+// says so. If a namespace has too many, its own oldest ones are dropped and not those of others:
+// whoever may write exceptions in one namespace must not be able to make those of other
+// namespaces ineffective.
 type allowed struct {
 	mu    sync.Mutex
 	users map[string]map[allowedKey]allowedUser // by namespace
 	count int
 }
 
-// allowedKey is an exception with a spec.
+// allowedKey identifies a spec of an exception.
 type allowedKey struct{ namespace, name, digest string }
 
 type allowedUser struct {
@@ -125,12 +126,12 @@ type allowedUser struct {
 }
 
 const (
-	// allowedFor is how long an exception that was allowed may take to be stored and read.
+	// allowedFor is how long after it was allowed an exception may take to be stored and read.
 	allowedFor = 10 * time.Minute
-	// maxAllowedOf bounds how many are remembered of a namespace, and maxAllowed of all.
+	// maxAllowedOf bounds the remembered exceptions of a namespace, and maxAllowed those of all.
 	maxAllowedOf = binding.MaxExceptionsOfNamespace
 	maxAllowed   = binding.MaxExceptions
-	// maxUser bounds the name of a user in a status, in bytes.
+	// maxUser bounds the name of a user in status.allowed, in bytes.
 	maxUser = 256
 )
 
@@ -146,7 +147,7 @@ func (f *Feature) note(req *policy.Request, o *object) {
 	a.add(allowedKey{req.Namespace, o.Name, o.Spec.Digest()}, allowedUser{name, f.now()})
 }
 
-// add remembers one. The caller holds a.mu.
+// add remembers one exception. The caller holds a.mu.
 func (a *allowed) add(k allowedKey, u allowedUser) {
 	of := a.users[k.namespace]
 	if _, known := of[k]; !known {
@@ -169,7 +170,8 @@ func (a *allowed) add(k allowedKey, u allowedUser) {
 	a.users[k.namespace][k] = u
 }
 
-// largest returns the namespace of which the most are remembered, of several the first by name.
+// largest returns the namespace with the most remembered exceptions; the first by name if there
+// are several.
 func (a *allowed) largest() (found string) {
 	for namespace, of := range a.users {
 		if n := len(of) - len(a.users[found]); n > 0 || n == 0 && namespace < found {
@@ -179,7 +181,7 @@ func (a *allowed) largest() (found string) {
 	return found
 }
 
-// dropBefore forgets all that are older than a time.
+// dropBefore drops all exceptions that were allowed before a time.
 func (a *allowed) dropBefore(at time.Time) {
 	for _, of := range a.users {
 		for k, u := range of {
@@ -190,7 +192,7 @@ func (a *allowed) dropBefore(at time.Time) {
 	}
 }
 
-// dropOldest forgets the oldest one of a namespace.
+// dropOldest drops the oldest exception of a namespace.
 func (a *allowed) dropOldest(namespace string) {
 	var oldest allowedKey
 	var at time.Time
@@ -213,7 +215,8 @@ func (a *allowed) drop(k allowedKey) {
 	a.count--
 }
 
-// get returns who was allowed to write an exception as it is stored, if this replica knows.
+// get returns the user who was allowed to write an exception as it is stored, if this replica
+// knows.
 func (a *allowed) get(o *object, now time.Time) (allowedKey, string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -229,21 +232,21 @@ func (a *allowed) forget(k allowedKey) {
 }
 
 const (
-	// allowedManager owns status.allowed, whichever replica writes it, and statusManager the
-	// rest of the status.
+	// allowedManager is the field manager of status.allowed, and statusManager that of the rest
+	// of the status, on all replicas.
 	allowedManager = "mapd-exceptions-allowed"
 	statusManager  = "mapd-exceptions"
-	// callLimit bounds one call, and retry is when one that failed is made again.
+	// callLimit bounds one request, and retry is the wait before a failed request is repeated.
 	callLimit = 10 * time.Second
 	retry     = 5 * time.Second
 )
 
-// writeAllowed writes into the status of exceptions who was allowed to write them, until ctx is
-// done. It needs no lease: only the replica that was asked knows.
+// writeAllowed writes status.allowed of exceptions until ctx is done. It needs no lease: only the
+// replica that was asked knows who was allowed.
 func (f *Feature) writeAllowed(ctx context.Context) {
 	changed := f.changed.Add()
 	for {
-		pause := time.Hour // a change comes before
+		pause := time.Hour // a change comes earlier
 		if states := f.states.Load(); states != nil {
 			for i := range *states {
 				s := &(*states)[i]
@@ -258,7 +261,7 @@ func (f *Feature) writeAllowed(ctx context.Context) {
 				switch {
 				case err == nil:
 					f.allowed.forget(k)
-				case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it is gone, or another one
+				case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // the exception is gone or has changed
 				default:
 					f.log.Warn("a PolicyException has no effect yet: that it is allowed cannot be written to its status", "exception", k.namespace+"/"+k.name, "error", err)
 					pause = retry

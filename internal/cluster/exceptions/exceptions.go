@@ -1,11 +1,11 @@
-// Package exceptions applies the PolicyExceptions of a cluster: it reads them, checks who
-// writes one, says in their status what has become of them, and tells when one is about to end.
-// Whether one holds for a request is not decided here, but in pkg/binding, as everywhere. It is
-// a feature of `mapd serve` (internal/cluster/feature).
+// Package exceptions applies the PolicyExceptions of a cluster: it reads them, checks who writes
+// them, reports in their status whether they are in force, and makes an event when one is about
+// to end. Whether an exception applies to a request is decided in pkg/binding. It is a feature of
+// `mapd serve` (internal/cluster/feature).
 //
-// An exception holds only if its status has the digest of its spec: the replica that was asked
-// whether the writer may except the policies writes it there. So one that was stored while
-// nobody asked does not hold.
+// An exception is in force only if its status has the digest of its spec. The replica that was
+// asked whether the writer may except the policies writes that digest. So an exception that was
+// stored while no replica could be asked is not in force. Start reading at Feature.Update.
 package exceptions
 
 import (
@@ -37,22 +37,22 @@ import (
 
 // Metrics counts exceptions. *metrics.Metrics is one.
 type Metrics interface {
-	// ExceptionsPublished reports how many exceptions there are of each reason of the
-	// condition Active, and how many of those that hold end within soon.
+	// ExceptionsPublished reports the number of exceptions by the reason of their condition
+	// Active, and how many of those in force end within soon.
 	ExceptionsPublished(reasons map[string]int, ending int)
 }
 
-// Options say which exceptions are applied.
+// Options configure a Feature.
 type Options struct {
 	Rules   api.ExceptionRules
 	Metrics Metrics // may be nil
-	// Others are features whose policies exceptions can name, too.
+	// Others are features with policies that exceptions can name, too.
 	Others []feature.Named
-	// Own is the user that the API server knows mapd by.
+	// Own is the user name by which the API server knows mapd.
 	Own string
 }
 
-// Feature applies exceptions while the cluster has their kind.
+// Feature applies exceptions while the server has their kind.
 type Feature struct {
 	feature.Base
 	options    Options
@@ -60,19 +60,19 @@ type Feature struct {
 	client     dynamic.Interface
 	authorizer authorizer.Authorizer
 	own        feature.Own
-	refresh    func() // has all features updated again
+	refresh    func() // makes the Store update all features again
 	now        func() time.Time
 	mirror     *watch.Mirror[*stored]
 	decoder    feature.Decoder[object]
 	allowed    allowed
 
 	exceptions atomic.Pointer[binding.Exceptions]
-	states     atomic.Pointer[[]state] // nil before all have been read
-	changed    watch.Listeners         // of states
+	states     atomic.Pointer[[]state] // nil before all exceptions have been read
+	changed    watch.Listeners         // of changes of states
 
 	list  []*stored // as of the last Update
 	state *State
-	names string // of policies, as of the last Update
+	names string // the names of policies as of the last Update
 }
 
 // object is an exception as it is stored.
@@ -94,7 +94,8 @@ func New(o Options) *Feature {
 	return f
 }
 
-// decode returns also an exception that is not valid: its status has to say so.
+// decode returns an object even for an exception that is not valid, because its status has to say
+// so.
 func (f *Feature) decode(u *unstructured.Unstructured) (*object, error) {
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
 	text, err := json.Marshal(u.Object)
@@ -136,8 +137,8 @@ func (f *Feature) Look() { f.mirror.Look() }
 // Exceptions implements feature.Excepter.
 func (f *Feature) Exceptions() *binding.Exceptions { return f.exceptions.Load() }
 
-// Update implements feature.Feature. Requests see other exceptions at once: what they ask is
-// not part of a snapshot.
+// Update implements feature.Feature. New exceptions apply to requests at once: they are not part
+// of a snapshot.
 func (f *Feature) Update(context.Context, bool) bool {
 	if f.mirror.Settled() != nil {
 		return false
@@ -191,7 +192,7 @@ func (f *Feature) Update(context.Context, bool) bool {
 	f.states.Store(&states)
 	f.changed.Notify()
 	if len(f.options.Others) > 0 {
-		f.refresh() // they have been updated before
+		f.refresh() // features that come before this one were already updated
 	}
 	if f.state != nil && f.state.served == served {
 		return false
@@ -232,10 +233,10 @@ const EntryName = "exceptions.mapd.dev"
 
 const path = "/validate/exceptions"
 
-// State says whether the cluster has exceptions.
+// State says whether the server has the kind of exceptions.
 type State struct{ served bool }
 
-// Listing implements feature.State: exceptions have a status.
+// Listing implements feature.State. It is nil, because exceptions have a status.
 func (*State) Listing() *feature.Listing { return nil }
 
 // Entries implements feature.State.
@@ -246,9 +247,10 @@ func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWe
 	return []admissionregistrationv1.MutatingWebhook{newEntry(base)}
 }
 
-// newEntry returns the entry by which mapd is asked who may write an exception. That is a
-// question of permissions, so its failurePolicy is Fail. It is asked for a new spec, and for a
-// status, which says who was allowed; labels and finalizers can be written while mapd is away.
+// newEntry returns the webhook entry that asks mapd whether somebody may write an exception. This
+// is a permission check, so its failurePolicy is Fail. It matches writes of a new spec, and of a
+// status, which has the user who was allowed; so labels and finalizers can be changed while mapd
+// is unavailable.
 func newEntry(base admissionregistrationv1.MutatingWebhook) admissionregistrationv1.MutatingWebhook {
 	w := webhookconfig.NewEntry(base, EntryName, path)
 	w.Rules = []admissionregistrationv1.RuleWithOperations{{
@@ -260,7 +262,7 @@ func newEntry(base admissionregistrationv1.MutatingWebhook) admissionregistratio
 	}}
 	w.FailurePolicy = new(admissionregistrationv1.Fail)
 	w.MatchPolicy = new(admissionregistrationv1.Equivalent)
-	w.NamespaceSelector, w.ObjectSelector, w.ReinvocationPolicy = nil, nil, nil // also in namespaces that are exempt
+	w.NamespaceSelector, w.ObjectSelector, w.ReinvocationPolicy = nil, nil, nil // also in exempt namespaces
 	w.SideEffects = new(admissionregistrationv1.SideEffectClassNoneOnDryRun)
 	w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{
 		Name:       "new-exception",

@@ -22,7 +22,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 )
 
-// soon is how long before its end an exception is said to end.
+// soon is how long before its end an exception gets the condition Ending.
 const soon = 7 * 24 * time.Hour
 
 // Conditions of exceptions besides api.ExceptionActive, and reasons.
@@ -38,23 +38,22 @@ const (
 	reasonTooMany      = "TooMany"
 )
 
-// state is one exception and all that is known of it but the time.
+// state is everything about one exception that does not depend on the time.
 type state struct {
 	*stored
-	object  *object // nil if decoding it was a panic
+	object  *object // nil if decoding has panicked
 	err     error   // why it is not valid
-	by      string  // who was allowed to write it
-	refused error   // why it is not known to be allowed
+	by      string  // the user who was allowed to write it
+	refused error   // why it may not be in force
 	missing []string
 	nothing bool // none of the policies exists
-	late    bool // there are too many before it
+	late    bool // more exceptions than allowed come before it
 }
 
 // maxMessage bounds the text of a condition, in bytes.
 const maxMessage = 1000
 
-// conditions returns what the status says at a time, and when it next says something else; zero
-// if it never does.
+// conditions returns the conditions at a time, and when they will change next; zero if never.
 func (s *state) conditions(now time.Time) (list []metav1.Condition, next time.Time) {
 	condition := func(kind string, ok bool, reason, format string, args ...any) metav1.Condition {
 		message := fmt.Sprintf(format, args...)
@@ -115,7 +114,7 @@ func (s *state) conditions(now time.Time) (list []metav1.Condition, next time.Ti
 	return []metav1.Condition{active, is, ending}, next
 }
 
-// longestPause bounds how late a jump of the clock shows in a status.
+// longestPause bounds how late the status reflects a change of the clock.
 const longestPause = 10 * time.Second
 
 // Control implements feature.Controlled: it writes the status of exceptions, and an event about
@@ -124,12 +123,12 @@ func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 	changed := f.changed.Add()
 	failed, written := "", map[types.UID]conditions{}
 	for {
-		pause := time.Hour // a change comes before
+		pause := time.Hour // a change comes earlier
 		if states := f.states.Load(); states != nil {
 			now := f.now()
 			counts, ending := map[string]int{}, 0
 			before := written
-			written = make(map[types.UID]conditions, len(*states)) // without those that are gone
+			written = make(map[types.UID]conditions, len(*states)) // drops those of deleted exceptions
 			var problem error
 			var of string // the exception
 			for i := range *states {
@@ -163,15 +162,15 @@ func (f *Feature) Control(ctx context.Context, _ *corev1.Namespace) {
 	}
 }
 
-// conditions are those that were written last into a status: the watch may not have brought
-// them yet.
+// conditions are those that were last written into a status, which the watch may not have
+// returned yet.
 type conditions struct {
-	version string // of the exception that they were written for
+	version string // of the exception for which they were written
 	list    []metav1.Condition
-	ending  bool // there was an event about its end
+	ending  bool // the event about its end was made
 }
 
-// write writes the conditions of an exception if its status has others, and adds them to
+// write writes the conditions of an exception if they differ from its status, and adds them to
 // written.
 func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, written map[types.UID]conditions) error {
 	var before struct {
@@ -179,10 +178,10 @@ func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, 
 	}
 	o := s.object
 	if o == nil {
-		return nil // decoding it was a panic
+		return nil // decoding has panicked
 	}
 	if text, err := json.Marshal(o.Status); err == nil {
-		_ = json.Unmarshal(text, &before) // what is no list of conditions is replaced
+		_ = json.Unmarshal(text, &before) // an invalid list of conditions is replaced
 	}
 	was := map[string]metav1.Condition{}
 	for _, c := range before.Conditions {
@@ -221,8 +220,8 @@ func (f *Feature) write(ctx context.Context, s *state, list []metav1.Condition, 
 
 var events = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
 
-// announce makes an event of an exception that is about to end. The condition Ending says that it
-// was made, so there is one, whichever replica has the lease.
+// announce makes an event about an exception that is about to end. The condition Ending records
+// that the event was made, so it is made once, even if the lease moves.
 func (f *Feature) announce(ctx context.Context, o *object, message string) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

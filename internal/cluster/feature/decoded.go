@@ -19,28 +19,30 @@ import (
 
 // Decoded is an object of a cluster and what was decoded of it.
 type Decoded[T any] struct {
-	// Object has apiVersion, kind, namespace, name, uid and generation.
+	// Object has only apiVersion, kind, namespace, name, uid and generation.
 	Object *unstructured.Unstructured
-	// Value is what applies, nil if nothing does. Err is why what is stored does not.
+	// Value is what applies, nil if nothing does. Err is the reason why the stored object does
+	// not apply.
 	Value *T
 	Err   error
 
-	says string // of Decoder.Says
+	says string // the result of Decoder.Says
 }
 
-// Decoder says how objects of a kind are decoded.
+// Decoder says how to decode objects of a kind.
 type Decoder[T any] struct {
 	// Decode may return a value with an error.
 	Decode func(u *unstructured.Unstructured) (*T, error)
-	// Last keeps the last valid Value while what is stored is not valid.
+	// Last: the last valid Value continues to apply while the stored object is not valid.
 	Last bool
-	// Says returns what counts of an object besides its spec, whose changes the generation
-	// counts; nil if nothing does.
+	// Says returns the parts of an object that matter besides its spec, as text. A change of the
+	// spec shows in the generation. It may be nil.
 	Says func(u *unstructured.Unstructured) string
 }
 
-// Keep is for watch.Options: it decodes an object unless old is the same version. A
-// running Gatekeeper writes statuses all the time, which leave the generation as it is.
+// Keep is a function for watch.Options: it decodes an object unless old is the same version. It
+// ignores writes to the status, which do not change the generation, because a running Gatekeeper
+// writes statuses all the time.
 func (d Decoder[T]) Keep(u *unstructured.Unstructured, old *Decoded[T]) *Decoded[T] {
 	says := ""
 	if d.Says != nil {
@@ -64,7 +66,7 @@ func (d Decoder[T]) Keep(u *unstructured.Unstructured, old *Decoded[T]) *Decoded
 	return now
 }
 
-// Head returns an object with only what identifies u.
+// Head returns an object with only the fields that identify u.
 func Head(u *unstructured.Unstructured) *unstructured.Unstructured {
 	head := &unstructured.Unstructured{Object: map[string]any{}}
 	head.SetAPIVersion(u.GetAPIVersion())
@@ -76,7 +78,7 @@ func Head(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return head
 }
 
-// Guarded returns a panic of f as an error: one object must not stop all others.
+// Guarded calls f, and returns a panic as an error: one broken object must not stop all others.
 func Guarded(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -95,14 +97,14 @@ func Versions(group, kind string, versions ...string) []schema.GroupVersionKind 
 	return out
 }
 
-// Watch returns a mirror of a kind that the server need not serve.
+// Watch returns a mirror of a kind that the server may or may not serve.
 func Watch[T any](d Deps, keep func(*unstructured.Unstructured, T) T, kinds []schema.GroupVersionKind) *watch.Mirror[T] {
 	return watch.New(watch.Options[T]{
 		Client: d.Client, Log: d.Log, Types: d.Policy.Types, Kinds: kinds, Keep: keep, Changed: d.Changed, StateChanged: d.Changed,
 	})
 }
 
-// Sorted returns what mirrors hold, by kind, namespace and name.
+// Sorted returns the items of mirrors, by kind, namespace and name.
 func Sorted[T any](mirrors ...*watch.Mirror[*Decoded[T]]) (list []*Decoded[T]) {
 	for _, m := range mirrors {
 		m.EachNamespace(func(_ string, items map[string]*Decoded[T]) {
@@ -118,7 +120,7 @@ func Sorted[T any](mirrors ...*watch.Mirror[*Decoded[T]]) (list []*Decoded[T]) {
 	return list
 }
 
-// Source is a watch.Mirror of any type.
+// Source is the interface of all watch.Mirrors.
 type Source interface {
 	Run(ctx context.Context)
 	Look()
@@ -126,10 +128,10 @@ type Source interface {
 	Problem() error
 }
 
-// Sources are all that a feature watches.
+// Sources are the mirrors of a feature.
 type Sources []Source
 
-// Run runs all until ctx is done.
+// Run runs all mirrors until ctx is done.
 func (s Sources) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, m := range s {
@@ -138,15 +140,15 @@ func (s Sources) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Look has all find out again whether the server has their kinds.
+// Look makes all mirrors check again whether the server has their kinds.
 func (s Sources) Look() {
 	for _, m := range s {
 		m.Look()
 	}
 }
 
-// Settled returns nil once all objects have been read that there are, and otherwise what
-// is missing.
+// Settled returns nil once all existing objects have been read, and otherwise an error that names
+// what is missing.
 func (s Sources) Settled() error {
 	var errs []error
 	for _, m := range s {
@@ -155,7 +157,7 @@ func (s Sources) Settled() error {
 	return errors.Join(errs...)
 }
 
-// Problems returns why objects cannot be read.
+// Problems returns the reasons why objects cannot be read.
 func (s Sources) Problems() (out []string) {
 	for _, m := range s {
 		if err := m.Problem(); err != nil {
@@ -165,7 +167,7 @@ func (s Sources) Problems() (out []string) {
 	return out
 }
 
-// LogInvalid logs why objects of list that are not in before are not valid.
+// LogInvalid logs the errors of objects in list, unless before has the same object.
 func LogInvalid[T any](log *slog.Logger, text string, list, before []*Decoded[T]) {
 	for _, d := range list {
 		if d.Err != nil && !slices.Contains(before, d) {

@@ -18,51 +18,54 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Feature is one kind of policy beside mapd's own, or one thing that is done with
-// policies. Embed Base, and override what the feature has.
+// Feature is one kind of policy besides mapd's own, or something that is done with policies.
+// Embed Base, and override the methods that the feature needs.
 //
 // The Store calls Start once, before everything else. Update and State are called by one
-// goroutine, all other methods by any.
+// goroutine, all other methods by any goroutine.
 type Feature interface {
-	// Name says what the feature is about, for logs and readiness: "Kubewarden's policies".
+	// Name describes the feature in logs and readiness errors: "Kubewarden's policies".
 	Name() string
-	// Start gives the feature what it works with.
+	// Start passes the dependencies to the feature.
 	Start(d Deps)
 	// Run watches the feature's objects until ctx is done.
 	Run(ctx context.Context)
-	// Look is called when the server serves other kinds than before.
+	// Look is called when the server serves other kinds than before. The feature then has to
+	// check whether its own are among them.
 	Look()
-	// Update publishes what has changed since the last call, and reports whether State
-	// returns another State than before. kindsChanged says that the server serves other
-	// kinds than at the last call. Update must not wait for a server.
+	// Update publishes the changes since the last call, and reports whether State now returns
+	// another State. kindsChanged: the server serves other kinds than at the last call. Update
+	// must not wait for a server.
 	Update(ctx context.Context, kindsChanged bool) bool
-	// Ready returns nil once the first Update has published something, and otherwise what
-	// is missing.
+	// Ready returns nil once the first Update has published something, and otherwise an error
+	// that names what is missing.
 	Ready() error
-	// Advisory says that the replica counts as ready while Ready returns an error.
+	// Advisory reports whether the replica counts as ready even while Ready returns an error.
 	Advisory() bool
 	// State returns the state of the feature's objects, nil before it is known.
 	State() State
-	// Stages are all that the feature runs on a request, for those who run everything
-	// together: audits, and the objects that workloads create.
+	// Stages are all stages of the feature, for callers that run all policies together: audits,
+	// and the expansion of workloads.
 	Stages() []engine.Stage
-	// ParamKinds are the kinds that policies read while they run, besides Namespaces.
+	// ParamKinds are the kinds that the feature's policies read during a request, besides
+	// Namespaces.
 	ParamKinds() []schema.GroupVersionKind
-	// Holds reports whether a policy with that ID, as in a Decision, exists.
+	// Holds reports whether the feature has a policy with the ID that a Decision uses.
 	Holds(id string) bool
-	// Admitters returns what decides the reviews of the feature's webhook paths, by path.
-	// It is called after Start and before Run.
+	// Admitters returns the Admitters of the feature's webhook paths, by path. It is called after
+	// Start and before Run.
 	Admitters() map[string]webhook.Admitter
-	// Owns reports whether a webhook entry with that name is the feature's.
+	// Owns reports whether the feature has the webhook entry with that name.
 	Owns(entry string) bool
 }
 
 // State is the state of a feature's objects at one time. It is immutable.
 type State interface {
-	// Entries returns the entries that the feature needs in the validating or else in the
-	// mutating webhook configuration. base has the fields that all entries have in common.
+	// Entries returns the entries that the feature needs in the mutating webhook configuration
+	// or, if validating is set, in the validating one. base has the common fields of all entries.
 	Entries(validating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook
-	// Listing returns what mapd says of the objects in a ConfigMap, nil if it says nothing.
+	// Listing returns the content of the ConfigMap about the feature's objects, nil if there is
+	// no such ConfigMap.
 	Listing() *Listing
 }
 
@@ -74,30 +77,30 @@ type Controlled interface {
 	Control(ctx context.Context, namespace *corev1.Namespace)
 }
 
-// Follower is a Feature that works with the stages of mapd's policies and of all other
-// features.
+// Follower is a Feature that uses the stages of mapd's policies and of all other features.
 type Follower interface {
 	Feature
-	// Published is called after each publication, by the goroutine of Update. own is the
+	// Published is called after each publication, by the goroutine that calls Update. own is the
 	// stage of mapd's policies, and others are the Stages of all other features.
 	Published(own engine.Stage, others []engine.Stage)
 }
 
-// Excepter is a Feature that has policies leave requests alone. Exceptions returns those of now,
-// nil if there are none; every request that a policy matches asks, so it must not wait.
+// Excepter is a Feature that exempts requests from policies. Exceptions returns the present
+// exceptions, nil if there are none. It is called for every request that a policy matches, so it
+// must not wait.
 type Excepter interface {
 	Feature
 	Exceptions() *binding.Exceptions
 }
 
-// Named is a Feature of which exceptions can name policies. Policies calls f for each that is
-// stored; only the goroutine of Update may call it.
+// Named is a Feature with policies that exceptions can name. Policies calls f for each stored
+// policy. Only the goroutine that calls Update may call it.
 type Named interface {
 	Feature
 	Policies(f func(*unstructured.Unstructured))
 }
 
-// Deps is what a feature works with.
+// Deps are the dependencies of a feature.
 type Deps struct {
 	Client dynamic.Interface
 	Log    *slog.Logger // never nil
@@ -106,32 +109,32 @@ type Deps struct {
 	Sources    binding.Sources
 	Engine     engine.Options
 	Authorizer authorizer.Authorizer
-	// Changed makes the Store call Update soon. It may be called at any time.
+	// Changed asks the Store to call Update soon. It may be called at any time.
 	Changed func()
 	Own     Own
 }
 
-// Own answers about the policies of mapd's own group. Only Update may call its methods.
+// Own has information about the policies of mapd's own API group. Only Update may call its
+// methods.
 type Own interface {
-	// Each calls f for each policy and binding that is stored: its metadata, and the rest
-	// of it as JSON. Both stay the same pointers as long as the object does not change.
-	// served is false if the server does not serve the group, and read is false while some
-	// have not been read.
+	// Each calls f for each stored policy and binding: with its metadata, and the rest of it as
+	// JSON. Both pointers stay the same as long as the object does not change. served is false if
+	// the server does not serve the group. read is false while some objects have not been read.
 	Each(f func(object *unstructured.Unstructured, text []byte)) (served, read bool)
-	// Called returns a function that reports whether API servers call mapd for the policy
-	// with a name by all of its bindings, and the policy can run.
+	// Called returns a function that reports whether the policy with a name can run and API
+	// servers call mapd for all of its bindings.
 	Called() func(name string) bool
-	// Routed reports whether API servers send mapd exactly the requests of an entry, or,
-	// without an entry, have none of that name.
+	// Routed reports whether API servers send mapd exactly the requests of an entry. If entry is
+	// nil, it reports whether they have no entry of that name.
 	Routed(name string, entry *admissionregistrationv1.MutatingWebhook) bool
-	// Base has the fields that all entries have in common and that decide about requests.
+	// Base has the common fields of all entries that influence which requests are sent.
 	Base() admissionregistrationv1.MutatingWebhook
-	// Follow makes each change of the webhook configurations a reason for an Update. It may
+	// Follow makes the Store call Update after each change of the webhook configurations. It may
 	// be called in Start.
 	Follow()
 }
 
-// Base is a Feature that has nothing.
+// Base is a Feature without any objects, to embed.
 type Base struct{}
 
 // Start implements Feature.
@@ -170,8 +173,8 @@ func (Base) Admitters() map[string]webhook.Admitter { return nil }
 // Owns implements Feature.
 func (Base) Owns(string) bool { return false }
 
-// Unread is a webhook.Admitter for the time before anything has been read: it lets requests
-// through if Ignore is set, and refuses them otherwise.
+// Unread is the webhook.Admitter of a feature whose objects have not been read yet: it admits all
+// requests if Ignore is set, and refuses them otherwise.
 type Unread struct{ Ignore bool }
 
 // Admit implements webhook.Admitter.

@@ -10,19 +10,18 @@ import (
 	"github.com/mapd-project/mapd/internal/output/page"
 )
 
-// Listing is a ConfigMap in mapd's namespace that says what has become of objects whose
-// status belongs to others: to Gatekeeper or Kubewarden, which may be running.
+// Listing is the content of a ConfigMap in mapd's namespace that reports the state of objects
+// whose status belongs to Gatekeeper or Kubewarden, which may be running, too.
 type Listing struct {
-	// Name is that of the ConfigMap, and Key the one under which it has a line for each
-	// object.
+	// Name is the name of the ConfigMap, and Key the key of its data with a line for each object.
 	Name, Key string
-	// About says in the log which objects these are. One and Many count them.
+	// About describes the objects in logs. One and Many are nouns for counting them.
 	About, One, Many string
-	// Mode is how the objects are run; empty: nothing is said of that.
+	// Mode is the mode in which the objects run; empty: the ConfigMap does not say.
 	Mode string
-	// States are all states, in the order in which the summary counts them.
+	// States are all possible states, in the order of the summary.
 	States []string
-	// Action is that of events about objects that do not do what they say.
+	// Action is the action of events about objects that do not do what they say.
 	Action string
 	Lines  []Line
 	// Problems concern other objects, or more than one.
@@ -33,10 +32,10 @@ type Listing struct {
 type Line struct {
 	ID    string `json:"id"`
 	State string `json:"state"`
-	Text  string `json:"text,omitempty"` // why, and what else there is to know
-	// Object is what an event is about.
+	Text  string `json:"text,omitempty"` // the reason for the state, and further notes
+	// Object is the object of events.
 	Object *unstructured.Unstructured `json:"-"`
-	// Reason is that of the event; empty: the object does what it says.
+	// Reason is the reason of an event; empty: the object does what it says, and needs no event.
 	Reason string `json:"-"`
 }
 
@@ -45,11 +44,11 @@ const (
 	KeyMode     = "mode"
 	keySummary  = "summary"
 	KeyProblems = "problems"
-	KeyReport   = "report.json" // the rest, for programs
+	KeyReport   = "report.json" // the other fields, for programs
 )
 
 const (
-	// maxLine and maxList bound what a listing says of one object and of all, in bytes: a
+	// maxLine and maxList bound the text about one object and about all objects, in bytes: a
 	// ConfigMap has room for about 1 MiB.
 	maxLine = 300
 	maxList = 700 << 10
@@ -64,8 +63,8 @@ func OneLine(text string) string {
 	return strings.ToValidUTF8(text[:maxLine], "") + " …"
 }
 
-// Data is the content of the ConfigMap: a summary, a line for each object in columns, and
-// all of it for programs.
+// Data returns the data of the ConfigMap: a summary, a table with a line for each object, and
+// everything as JSON for programs.
 func (l *Listing) Data() map[string]string {
 	out := map[string]string{keySummary: l.summary()}
 	if l.Mode != "" {
@@ -81,14 +80,14 @@ func (l *Listing) Data() map[string]string {
 	var lines, problems strings.Builder
 	var shown []Line
 	var said []string
-	size := 0 // of both forms
+	size := 0 // of table and JSON together
 	for i, o := range l.Lines {
 		if i == len(rows) || size > maxList {
 			fmt.Fprintf(&lines, "and %d more\n", len(l.Lines)-i)
 			break
 		}
 		o.Text = rows[i][2]
-		text, _ := json.Marshal(o) // strings, which JSON has a form for
+		text, _ := json.Marshal(o) // cannot fail for strings
 		lines.WriteString(columns[i] + "\n")
 		shown = append(shown, o)
 		size += len(columns[i]) + len(text)
@@ -117,12 +116,12 @@ func (l *Listing) Data() map[string]string {
 	if len(said) > 0 {
 		report[KeyProblems] = said
 	}
-	text, _ := json.Marshal(report) // strings, which JSON has a form for
+	text, _ := json.Marshal(report) // cannot fail for strings
 	out[KeyReport] = string(text)
 	return out
 }
 
-// summary is "5 mutators: 3 running, 2 conflict".
+// summary returns a text such as "5 mutators: 3 running, 2 conflict".
 func (l *Listing) summary() string {
 	count := map[string]int{}
 	for _, o := range l.Lines {
@@ -142,8 +141,8 @@ func (l *Listing) summary() string {
 	return text
 }
 
-// ReadListing returns what the data of a ConfigMap says under key, without what only the
-// writer knows. Of a release that has written no report it returns the mode.
+// ReadListing decodes the data of a ConfigMap, with the lines under key, as far as the data has
+// the fields of a Listing. If a release without report.json has written it, only the mode is set.
 func ReadListing(data map[string]string, key string) Listing {
 	l := Listing{Key: key, Mode: data[KeyMode]}
 	var parts map[string]json.RawMessage

@@ -26,9 +26,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Feature runs Gatekeeper's mutators in its place. It reads the five kinds that decide what
-// they do while the cluster has them, and publishes a set of mutators to an engine of its
-// own.
+// Feature runs Gatekeeper's mutators in Gatekeeper's place. It reads five kinds that determine
+// what mutators do, as far as the cluster has them, and publishes a set of mutators to its own
+// engine.
 type Feature struct {
 	feature.Base
 	o       Options
@@ -38,23 +38,22 @@ type Feature struct {
 	configs *watch.Mirror[*storedConfig]
 	sources feature.Sources
 	engine  *engine.Engine
-	asks    bool // mutators may ask providers
+	asks    bool // a Resolver exists, so mutators may have external data
 	deps    binding.Sources
 
-	natives *natives // nil: none is moved into policies
+	natives *natives // nil: no mutator moves into policies
 
-	// Only Update uses the rest, but for what is atomic.
+	// Only Update uses the following fields, except the atomic ones.
 	builder *mutators.Builder
-	stale   bool // the next Update builds even if no object has changed
+	stale   bool // the next Update builds a set even if no object has changed
 	list    []*storedMutator
 	config  *storedConfig
 	state   *State // nil before the first build
 	built   atomic.Bool
 }
 
-// storedMutator is a mutator as it is stored, and as it applies: if the stored one is not
-// valid, the last one that was, as in Gatekeeper (Gatekeeper spec §1.8). storedConfig is the
-// same for a Config.
+// storedMutator is a stored mutator and the version of it that applies: the last valid one, as in
+// Gatekeeper (Gatekeeper spec §1.8). storedConfig is the same for a Config.
 type (
 	storedMutator = feature.Decoded[legacy.Mutator]
 	storedConfig  = feature.Decoded[legacy.Config]
@@ -69,17 +68,17 @@ func idOf(m *storedMutator) string { return m.Object.GetKind() + "/" + m.Object.
 
 // Metrics counts mutators. *metrics.Metrics is one.
 type Metrics interface {
-	// MutatorsPublished reports the number of mutators by state, and how many programs they
-	// share.
+	// MutatorsPublished reports the number of mutators by state, and the number of programs that
+	// they share.
 	MutatorsPublished(states map[string]int, shapes int)
 }
 
-// Options say how mutators are run.
+// Options configure a Feature.
 type Options struct {
 	Mode    api.Mode
 	Metrics Metrics // may be nil
-	// Native moves mutators into policies, or back, for which mapd needs the right to read
-	// those of the cluster; Mode has to be Enforce. Nil moves none.
+	// Native moves mutators into policies, or back; nil leaves them where they are. It needs the
+	// right to read the cluster's policies, and Mode has to be Enforce.
 	Native *NativeOptions
 }
 
@@ -127,7 +126,8 @@ func (g *Feature) Ready() error {
 	return errors.New("no mutators are published yet")
 }
 
-// sourcesReady returns nil once everything has been read, and otherwise what is missing.
+// sourcesReady returns nil once everything has been read, and otherwise an error that names what
+// is missing.
 func (g *Feature) sourcesReady() error {
 	if g.natives == nil {
 		return g.sources.Settled()
@@ -138,7 +138,8 @@ func (g *Feature) sourcesReady() error {
 // Stages implements feature.Feature.
 func (g *Feature) Stages() []engine.Stage { return g.engine.Stages() }
 
-// Admitters implements feature.Feature. Before mutators have been read they change nothing.
+// Admitters implements feature.Feature. The Admitter changes nothing before mutators have been
+// read.
 func (g *Feature) Admitters() map[string]webhook.Admitter {
 	return map[string]webhook.Admitter{webhook.LegacyPath: g.engine}
 }
@@ -154,8 +155,8 @@ func (g *Feature) State() feature.State {
 	return g.state
 }
 
-// Update implements feature.Feature. The first set waits for all kinds; later ones include
-// kinds as they appear.
+// Update implements feature.Feature. The first set is built when all kinds have been read; kinds
+// that appear later are added to later sets.
 func (g *Feature) Update(ctx context.Context, kindsChanged bool) bool {
 	g.stale = g.stale || kindsChanged
 	if g.state == nil && g.sourcesReady() != nil {
@@ -194,7 +195,7 @@ func (g *Feature) Update(ctx context.Context, kindsChanged bool) bool {
 		g.o.Metrics.MutatorsPublished(counts(list, result), result.Shapes)
 	}
 	g.list, g.config, g.stale = list, config, false
-	level := slog.LevelDebug // of no consequence for requests
+	level := slog.LevelDebug // requests are not affected
 	if before := g.state; before == nil && len(list) > 0 || before != nil && !slices.EqualFunc(before.Mutators, state.Mutators, sameEffect) {
 		level = slog.LevelInfo
 	}
@@ -205,12 +206,12 @@ func (g *Feature) Update(ctx context.Context, kindsChanged bool) bool {
 	return true
 }
 
-// unchanged says that the last build is up to date.
+// unchanged reports whether the last build is still valid.
 func (g *Feature) unchanged(list []*storedMutator, config *storedConfig) bool {
 	return !g.stale && slices.Equal(list, g.list) && config == g.config
 }
 
-// move reports whether mutators have moved into policies or back.
+// move reports whether mutators have moved into policies or back since the last call.
 func (g *Feature) move(list []*storedMutator, config *storedConfig) (bool, error) {
 	if g.natives == nil {
 		return false, nil
@@ -228,8 +229,8 @@ func (g *Feature) move(list []*storedMutator, config *storedConfig) (bool, error
 	return g.natives.update(list, config, !g.unchanged(list, config), hidden, rules)
 }
 
-// counts returns the number of mutators by state. Those that were never valid count as
-// not run.
+// counts returns the number of mutators by state. Mutators that were never valid count as not
+// run.
 func counts(list []*storedMutator, result *mutators.Result) map[string]int {
 	out := map[string]int{mutators.Running: 0, mutators.Conflicting: 0, mutators.NotRun: len(list) - len(result.States)}
 	for i := range result.States {
@@ -242,9 +243,9 @@ func sameEffect(a, b MutatorState) bool {
 	return a.mutator == b.mutator && a.Running == b.Running && a.Moved.equal(b.Moved)
 }
 
-// chosenConfig returns the Config of Gatekeeper's namespace, nil if there is none. That
-// namespace cannot be known: it is assumed to be the usual one or, if that has no Config,
-// the first that has one.
+// chosenConfig returns the Config of Gatekeeper's namespace, nil if there is none. mapd does not
+// know which namespace that is: it takes the default namespace or, if that has no Config, the
+// first one that has.
 func (g *Feature) chosenConfig() *storedConfig {
 	found := map[string]*storedConfig{}
 	g.configs.EachNamespace(func(namespace string, items map[string]*storedConfig) {
@@ -261,7 +262,7 @@ func (g *Feature) chosenConfig() *storedConfig {
 	return nil
 }
 
-// problems returns what concerns more than one mutator.
+// problems returns the problems that concern more than one mutator.
 func (g *Feature) problems(config *storedConfig) []string {
 	out := g.sources.Problems()
 	if config != nil && config.Err != nil {
@@ -309,7 +310,7 @@ func (g *Feature) Policies(f func(*unstructured.Unstructured)) {
 	}
 }
 
-// Holds implements feature.Feature. An ID is such as Assign/name.
+// Holds implements feature.Feature. IDs have the form Assign/name.
 func (g *Feature) Holds(id string) bool {
 	kind, name, ok := strings.Cut(id, "/")
 	if !ok {

@@ -23,31 +23,30 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// NativeOptions say how Gatekeeper's mutators move into policies.
+// NativeOptions configure how mutators move into policies.
 type NativeOptions struct {
-	// Exempt are namespaces that no policy is for.
+	// Exempt are namespaces that the policies exclude.
 	Exempt []string
-	// Alone says that no mapd runs the mutators that are not moved, so that no move has to
-	// wait for one.
+	// Alone: no mapd runs the mutators that are not moved, so no move has to wait for one.
 	Alone bool
-	// Back moves all mutators back to mapd: their policies are deleted as soon as mapd runs
-	// them.
+	// Back moves all mutators back to mapd: their policies are deleted as soon as mapd runs the
+	// mutators.
 	Back bool
-	// Group is the API group of the policies. Empty: Kubernetes' own if the server
-	// serves and runs them, else mapd's.
+	// Group is the API group of the policies. If it is empty, that is Kubernetes' own group if
+	// the server serves it and runs its policies, and mapd's otherwise.
 	Group string
-	// Namespace is where a server is asked whether it runs policies.
+	// Namespace is where the probe is evaluated, see Probe.
 	Namespace string
 }
 
-// natives finds out which policies should stand for mutators, and which do. Its writer
-// writes them; every replica watches what has been written, and leaves the mutators that
-// have moved out of its set.
+// natives decides which policies should replace mutators, and observes which do. Its writer
+// writes them. Every replica watches the stored policies, and removes the mutators that have
+// moved from its set.
 type natives struct {
 	NativeOptions
 	log *slog.Logger
-	// policies and bindings are those of Kubernetes' own group. The Store reads those of
-	// mapd's anyway.
+	// policies and bindings are those of Kubernetes' own group. The Store reads those of mapd's
+	// group.
 	policies, bindings *watch.Mirror[*nativepolicies.Object]
 	types              *openapi.Types
 	own                feature.Own
@@ -55,26 +54,26 @@ type natives struct {
 	changed            func()
 	writer             *nativeWriter
 
-	// The rest but for state and listeners belongs to the loop.
+	// Only Update uses the following fields, except state and listeners.
 	wanted  *nativepolicies.Wanted
-	stay    map[string]string // by ID: why an exception keeps a mutator with mapd
+	stay    map[string]string // by ID: the exception because of which a mutator stays with mapd
 	tracker nativepolicies.Tracker
-	objects map[*unstructured.Unstructured]*nativepolicies.Object // of mapd's group, kept while they are stored
+	objects map[*unstructured.Unstructured]*nativepolicies.Object // by metadata: objects of mapd's group that were read before
 
 	state     atomic.Pointer[NativeState]
 	listeners watch.Listeners
 }
 
-// NativeState says which policies should be stored, which are, and where each mutator
-// runs. It is immutable.
+// NativeState has the wanted policies, the stored ones, and where each mutator runs. It is
+// immutable.
 type NativeState struct {
 	*nativepolicies.Wanted
-	// Back is that of NativeOptions.
+	// Back is NativeOptions.Back.
 	Back bool
-	// Objects are all policies and bindings, also those of others.
+	// Objects are all policies and bindings of the cluster, including those of others.
 	Objects map[nativepolicies.Key]*nativepolicies.Object
 	Places  nativepolicies.Places
-	// Served are the groups that the server has and shows.
+	// Served are the groups that the server serves and lets mapd read.
 	Served []string
 }
 
@@ -87,7 +86,7 @@ func newNatives(d feature.Deps, o NativeOptions) *natives {
 	return n
 }
 
-// report returns what the writer has last found out, nil before it has.
+// report returns the last report of the writer, nil if there is none yet.
 func (n *natives) report() *NativeReport {
 	if n == nil {
 		return nil
@@ -95,7 +94,7 @@ func (n *natives) report() *NativeReport {
 	return n.writer.said.Load()
 }
 
-// keepNative reduces a policy or binding to what nativepolicies.Plan compares.
+// keepNative returns the fields of a policy or binding that nativepolicies.Plan compares.
 func keepNative(u *unstructured.Unstructured, old *nativepolicies.Object) *nativepolicies.Object {
 	if old != nil && old.UID == u.GetUID() && old.Version == u.GetResourceVersion() {
 		return old
@@ -115,9 +114,9 @@ func (n *natives) ownReady() error {
 	return nil
 }
 
-// update reports whether other mutators than before belong into the set; rules are those
-// of its last build. If stale is set, it finds anew which policies are wanted. Mutators of
-// the hidden kinds are missing from the list because they cannot be read.
+// update reports whether the set has to contain other mutators than before. If stale is set, it
+// determines the wanted policies again. hidden are kinds that cannot be read, so their mutators
+// are missing in list. rules are those of the last build of the set.
 func (n *natives) update(list []*storedMutator, config *storedConfig, stale bool, hidden []string, rules []admissionregistrationv1.RuleWithOperations) (moved bool, err error) {
 	if stay := n.excepted(); !maps.Equal(stay, n.stay) {
 		n.stay, stale = stay, true
@@ -150,7 +149,8 @@ func (n *natives) update(list []*storedMutator, config *storedConfig, stale bool
 	}), nil
 }
 
-// excepted returns which mutators have to stay with mapd: an API server reads no exceptions.
+// excepted returns the mutators that have to stay with mapd because a PolicyException names them:
+// an API server knows no exceptions.
 func (n *natives) excepted() map[string]string {
 	if n.exceptions == nil || n.Back {
 		return nil
@@ -224,8 +224,8 @@ func (n *natives) observe(rules []admissionregistrationv1.RuleWithOperations) (s
 	return s, served
 }
 
-// addOwn adds the policies and bindings of mapd's group, and reports whether the server
-// serves it.
+// addOwn adds the policies and bindings of mapd's group to objects, and reports whether the
+// server serves the group.
 func (n *natives) addOwn(objects map[nativepolicies.Key]*nativepolicies.Object) (served bool) {
 	kept := map[*unstructured.Unstructured]*nativepolicies.Object{}
 	served, _ = n.own.Each(func(object *unstructured.Unstructured, text []byte) {
@@ -239,7 +239,7 @@ func (n *natives) addOwn(objects map[nativepolicies.Key]*nativepolicies.Object) 
 	return served
 }
 
-// places returns where each mutator runs, nil if none is moved.
+// places returns where each mutator runs, nil if mutators do not move.
 func (n *natives) places() nativepolicies.Places {
 	if n == nil || n.state.Load() == nil {
 		return nil
@@ -247,8 +247,8 @@ func (n *natives) places() nativepolicies.Places {
 	return n.state.Load().Places
 }
 
-// Native returns what is to be moved and what is, nil if nothing is or it has not
-// been read.
+// Native returns the present state of moving mutators, nil if they do not move or nothing has
+// been read yet.
 func (g *Feature) Native() *NativeState {
 	if g.natives == nil {
 		return nil
@@ -256,8 +256,8 @@ func (g *Feature) Native() *NativeState {
 	return g.natives.state.Load()
 }
 
-// NativeChanged returns a new channel, which receives a value after Native has changed; nil
-// if nothing is moved.
+// NativeChanged returns a new channel, which receives a value after Native has changed; nil if
+// mutators do not move.
 func (g *Feature) NativeChanged() <-chan struct{} {
 	if g.natives == nil {
 		return nil
@@ -265,7 +265,7 @@ func (g *Feature) NativeChanged() <-chan struct{} {
 	return g.natives.follow()
 }
 
-// follow returns a channel for one who follows state.
+// follow returns a channel that receives a value after state has changed.
 func (n *natives) follow() <-chan struct{} {
 	l := n.listeners.Add()
 	if n.state.Load() != nil {
@@ -274,11 +274,11 @@ func (n *natives) follow() <-chan struct{} {
 	return l
 }
 
-// NativeReport returns what the last Control has found out, nil before the first.
+// NativeReport returns the last report of Control, nil before the first.
 func (g *Feature) NativeReport() *NativeReport { return g.natives.report() }
 
-// NativeReported returns a new channel, which receives a value after NativeReport has
-// changed; nil if nothing is moved.
+// NativeReported returns a new channel, which receives a value after NativeReport has changed;
+// nil if mutators do not move.
 func (g *Feature) NativeReported() <-chan struct{} {
 	if g.natives == nil {
 		return nil
@@ -286,22 +286,22 @@ func (g *Feature) NativeReported() <-chan struct{} {
 	return g.natives.writer.listeners.Add()
 }
 
-// Control implements feature.Controlled: it writes the policies that stand for mutators, or
-// deletes them. Without namespace policies belong to nobody.
+// Control implements feature.Controlled: it writes and deletes the policies that replace
+// mutators. If namespace is nil, the policies get no owner.
 func (g *Feature) Control(ctx context.Context, namespace *corev1.Namespace) {
 	if g.natives != nil {
 		g.natives.writer.run(ctx, namespace)
 	}
 }
 
-// Forget deletes the policy that asks servers whether they run policies, if it is there.
+// Forget deletes the probe, if it is stored.
 func (g *Feature) Forget(ctx context.Context) error { return g.natives.writer.forget(ctx) }
 
-// Moved is the state of a mutator that is to be moved.
+// Moved is the state of a mutator that may move into a policy.
 type Moved struct {
-	// Policy is what its policy is called, empty if it has none; Stays is why.
+	// Policy is the name of its policy. If it has none, Policy is empty and Stays is the reason.
 	Policy, Stays string
-	// Out says that policies run it, those of Groups.
+	// Out: policies in Groups run it, and mapd does not.
 	Out    bool
 	Groups []string
 }

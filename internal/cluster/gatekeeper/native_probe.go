@@ -17,20 +17,19 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// A server may store policies and not run them: the API and the admission plugin are
-// turned on apart from each other. Mutators that were moved to it would be lost
-// without a word. So it is asked, by a policy that acts on nothing but dry runs of
-// one ConfigMap.
+// A server may store policies and not run them, because the API and the admission plugin are
+// enabled separately. Mutators that were moved to such a server would silently stop working. So
+// mapd tests the server with a policy that acts only on dry runs of one ConfigMap, the probe.
 const (
 	probeName       = "mapd-native-probe"
 	probeAnnotation = "mapd.dev/native-probe"
 
-	// probeEvery is how often a server is asked, because it may be another after an
-	// upgrade, and probePause how often while there is no answer.
+	// probeEvery is how often a server is tested, because an upgrade may replace it, and
+	// probePause how often while the result is not known.
 	probeEvery = time.Minute
 	probePause = 500 * time.Millisecond
-	// probePatience is how long after the probe was stored, or acted the last time,
-	// it has to be without effect.
+	// probePatience is how long the probe has to be without effect, since it was stored or last
+	// acted, until the server counts as not running policies.
 	probePatience = 10 * time.Second
 )
 
@@ -42,15 +41,15 @@ const (
 	no
 )
 
-// probe is what is known of the server.
+// probe has what is known about the server.
 type probe struct {
 	verdict verdict
-	since   time.Time // since when it has been stored and without effect; zero: it is not so
-	next    time.Time // when to ask again
+	since   time.Time // since when the probe is stored and has no effect; zero: this is not so
+	next    time.Time // when to test again
 }
 
-// Probe is a policy with its binding, both called Name, that shows that a server runs
-// policies: it acts on nothing but dry runs of one ConfigMap.
+// Probe is a policy with its binding, both named Name, that shows whether a server runs policies:
+// it acts only on dry runs of one ConfigMap.
 type Probe struct {
 	Name, Namespace, ConfigMap string
 }
@@ -91,7 +90,7 @@ func (p Probe) Objects() (*admissionregistrationv1.MutatingAdmissionPolicy, *adm
 	return policy, binding
 }
 
-// Acts reports whether the server of a client runs the policy.
+// Acts reports whether the server runs the policy.
 func (p Probe) Acts(ctx context.Context, client dynamic.Interface) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -119,7 +118,7 @@ func (n *nativeWriter) probeUnit() nativepolicies.Unit {
 	return nativepolicies.NewUnit(p, b)
 }
 
-// probeServer returns whether the server runs policies, and when to ask again.
+// probeServer returns whether the server runs policies, and when to test again.
 func (n *nativeWriter) probeServer(ctx context.Context, s *NativeState, unit *nativepolicies.Placed) (verdict, time.Duration) {
 	p, now := &n.probe, time.Now()
 	if left := p.next.Sub(now); left > 0 {
@@ -137,7 +136,7 @@ func (n *nativeWriter) probeServer(ctx context.Context, s *NativeState, unit *na
 			p.verdict, wait = no, probeEvery
 		}
 	case err != nil || !runs:
-		wait = probePause // nobody is there, or the probe is not
+		wait = probePause // the server did not answer, or the probe is not stored
 	default:
 		p.verdict, p.since = yes, time.Time{}
 	}
@@ -145,7 +144,7 @@ func (n *nativeWriter) probeServer(ctx context.Context, s *NativeState, unit *na
 	return p.verdict, wait
 }
 
-// forget deletes the probe after run has ended.
+// forget deletes the probe. It is called after run has returned.
 func (n *nativeWriter) forget(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

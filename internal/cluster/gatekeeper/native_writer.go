@@ -27,23 +27,22 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// nativeManager owns the fields of policies that stand for mutators.
+// nativeManager is the field manager of the policies that replace mutators.
 const nativeManager = "mapd-native"
 
 const (
-	// pace is the least time between two rounds, and lookEvery how often to look although
-	// nothing has changed.
+	// pace is the minimum time between two rounds, and lookEvery the maximum.
 	pace      = 50 * time.Millisecond
 	lookEvery = 30 * time.Second
-	// retryFirst and retryMost bound how long to wait after a policy was not written.
+	// retryFirst and retryMost bound the wait after a policy could not be written.
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
-	// writeRate is how many policies are written in a second.
+	// writeRate bounds the policies that are written per second.
 	writeRate = 50
 )
 
-// nativeWriter keeps policies and bindings equal to Gatekeeper's mutators. Only one may run
-// in a cluster at a time.
+// nativeWriter writes the policies and bindings that replace Gatekeeper's mutators. Only one may
+// run in a cluster at a time.
 type nativeWriter struct {
 	of        *natives
 	log       *slog.Logger
@@ -51,21 +50,21 @@ type nativeWriter struct {
 	changed   <-chan struct{}
 	rate      flowcontrol.RateLimiter
 	said      atomic.Pointer[NativeReport]
-	listeners watch.Listeners // of what was said
+	listeners watch.Listeners // of changes of the report
 
-	// run resets the rest.
+	// run resets the following fields.
 	namespace *corev1.Namespace
 	probe     probe
-	failed    map[string]string // by the name of a policy: why it was not written
+	failed    map[string]string // by the name of a policy: the reason why it was not written
 	logged    map[string]string
 	retry     time.Duration
 }
 
-// NativeReport says how policies differ from what they should be.
+// NativeReport describes how the stored policies differ from the wanted ones.
 type NativeReport struct {
-	// Group is where policies are written to; empty if they cannot be.
+	// Group is the API group of the policies; empty if none can be used.
 	Group string
-	// Units says, by the name of a policy, why it is not what it should be.
+	// Units maps the name of a policy to the reason why it is not as wanted.
 	Units map[string]string
 	// Problems concern more than one policy.
 	Problems []string
@@ -79,8 +78,8 @@ func newNativeWriter(n *natives, client dynamic.Interface) *nativeWriter {
 	return &nativeWriter{of: n, log: n.log, client: client, changed: n.follow(), rate: flowcontrol.NewTokenBucketRateLimiter(writeRate, writeRate)}
 }
 
-// run writes until ctx is done, and may be called again after that. The objects that it
-// writes for itself are owned by namespace, unless that is nil.
+// run writes until ctx is done. It may be called again afterwards. namespace owns the policies,
+// unless it is nil.
 func (n *nativeWriter) run(ctx context.Context, namespace *corev1.Namespace) {
 	n.namespace, n.probe, n.logged, n.retry = namespace, probe{}, map[string]string{}, 0
 	for ctx.Err() == nil {
@@ -94,8 +93,7 @@ func (n *nativeWriter) run(ctx context.Context, namespace *corev1.Namespace) {
 	}
 }
 
-// round writes what differs, and returns after which time to look again although nothing
-// has changed.
+// round writes what differs, and returns after which time to look again if nothing changes.
 func (n *nativeWriter) round(ctx context.Context, s *NativeState) time.Duration {
 	n.failed = map[string]string{}
 	report := &NativeReport{Units: map[string]string{}}
@@ -103,7 +101,7 @@ func (n *nativeWriter) round(ctx context.Context, s *NativeState) time.Duration 
 	if ctx.Err() != nil {
 		return wait
 	}
-	if !ok { // all stays as it is
+	if !ok { // everything stays as it is
 		n.publishReport(report)
 		return wait
 	}
@@ -123,8 +121,8 @@ func (n *nativeWriter) round(ctx context.Context, s *NativeState) time.Duration 
 	return min(wait, n.retry)
 }
 
-// chooseGroup returns the units that there should be, in the group that they belong to,
-// and how long that may hold. ok is false while the group is not known.
+// chooseGroup returns the wanted units in the group in which they are to be stored, and for how
+// long that choice is valid. ok is false while the group is not known.
 func (n *nativeWriter) chooseGroup(ctx context.Context, s *NativeState, report *NativeReport) (units []nativepolicies.Placed, wait time.Duration, ok bool) {
 	serves := func(g string) bool { return slices.Contains(s.Served, g) }
 	wait = probeEvery
@@ -166,8 +164,8 @@ func (n *nativeWriter) chooseGroup(ctx context.Context, s *NativeState, report *
 	return units, wait, true
 }
 
-// executeAll carries out actions one after the other. Where one fails, those that follow
-// from it are left out.
+// executeAll executes actions one after the other. If one fails, it skips those that depend on
+// it.
 func (n *nativeWriter) executeAll(ctx context.Context, list []nativepolicies.Action) {
 	for _, a := range list {
 		failed := cmp.Or(a.Unit, a.Name)
@@ -194,7 +192,7 @@ func (n *nativeWriter) executeAll(ctx context.Context, list []nativepolicies.Act
 				n.log.Error("policy that replaces mutators not written", "action", a.String(), "error", err)
 			}
 			if !isAnswer(err) {
-				return // nobody is there; the others would only wait
+				return // the server does not answer, so the other actions would only wait
 			}
 		}
 	}
@@ -207,12 +205,11 @@ func isAnswer(err error) bool {
 
 var errOther = errors.New("the server stores another spec than it was sent")
 
-// callLimit bounds one write.
+// callLimit bounds one request.
 const callLimit = 10 * time.Second
 
-// Execute carries out one action as a field manager. It refuses to where the stored
-// object is not the one that the action has seen, with an error of a conflict, of
-// NotFound or of AlreadyExists.
+// Execute executes one action as a field manager. If the stored object is not the one that the
+// action has seen, it changes nothing and returns a Conflict, NotFound or AlreadyExists error.
 func Execute(ctx context.Context, d dynamic.Interface, a nativepolicies.Action, manager string) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -223,8 +220,8 @@ func Execute(ctx context.Context, d dynamic.Interface, a nativepolicies.Action, 
 	u := a.Part.Object.DeepCopy()
 	u.SetAPIVersion(a.Group + "/v1")
 	if a.Seen == nil {
-		// An apply would do as well, and would take over what another has made under
-		// that name since.
+		// An apply would take over an object that somebody else has created under that name
+		// meanwhile.
 		got, err := client.Create(ctx, u, metav1.CreateOptions{FieldManager: manager})
 		return finish(ctx, client, got, err, a.Part, manager)
 	}
@@ -233,18 +230,18 @@ func Execute(ctx context.Context, d dynamic.Interface, a nativepolicies.Action, 
 	got, err := client.Apply(ctx, a.Name, u, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	switch {
 	case apierrors.IsInvalid(err):
-		// Fields of another manager contradict what is applied.
+		// Fields of another manager conflict with the applied ones.
 		got, err = client.Update(ctx, u, metav1.UpdateOptions{FieldManager: manager})
 	case err == nil && digestOf(got) != a.Part.Digest:
-		// Fields that another manager shares survive an apply.
+		// An apply does not remove fields that another manager owns, too.
 		got.Object["spec"] = u.Object["spec"]
 		got, err = client.Update(ctx, got, metav1.UpdateOptions{FieldManager: manager})
 	}
 	return finish(ctx, client, got, err, a.Part, manager)
 }
 
-// finish handles the answer to a write. It gives fields that were not applied to the
-// manager of applies, so that the next apply removes those that it no longer has.
+// finish handles the result of a write. It makes manager the owner of all fields as if they had
+// been applied, so that the next apply removes those that it no longer has.
 func finish(ctx context.Context, client dynamic.ResourceInterface, got *unstructured.Unstructured, err error, part *nativepolicies.Part, manager string) error {
 	if err == nil && digestOf(got) != part.Digest {
 		err = errOther
@@ -257,14 +254,14 @@ func finish(ctx context.Context, client dynamic.ResourceInterface, got *unstruct
 		if _, err = client.Patch(ctx, got.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
 			return err
 		}
-		// Somebody was faster, perhaps we ourselves with its status. To list it is
-		// among our rights everywhere, to get it is not.
+		// Somebody has written the object meanwhile, perhaps mapd itself its status. mapd may
+		// list such objects everywhere, but not get them.
 		var now *unstructured.UnstructuredList
 		now, err = client.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + got.GetName()})
 		switch {
 		case err != nil:
 		case len(now.Items) == 0 || now.Items[0].GetUID() != got.GetUID():
-			return nil // it is another one by now
+			return nil // the object was replaced
 		default:
 			got = &now.Items[0]
 		}
@@ -300,7 +297,7 @@ func objectsNamed(objects map[nativepolicies.Key]*nativepolicies.Object, name st
 	return out
 }
 
-// publishReport makes r the report if it differs from the last one.
+// publishReport publishes r if it differs from the last report.
 func (n *nativeWriter) publishReport(r *NativeReport) {
 	if n.said.Load().equal(r) {
 		return

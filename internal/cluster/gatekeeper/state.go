@@ -20,17 +20,17 @@ import (
 // State is the state of all of Gatekeeper's mutators.
 type State struct {
 	Mode api.Mode
-	// Native says that they are moved into policies.
+	// Native: mutators move into policies.
 	Native bool
 	// Mutators are in Gatekeeper's order.
 	Mutators []MutatorState
-	// Problems are what is wrong with more than one mutator: a kind that cannot be
-	// read, a Config that is not valid.
+	// Problems concern more than one mutator: a kind that cannot be read, a Config that is not
+	// valid.
 	Problems []string
-	// Rules cover all that those that run may change.
+	// Rules match all requests that the running mutators may change.
 	Rules []admissionregistrationv1.RuleWithOperations
 
-	report *NativeReport // nil if none is moved into policies, or nothing is known of that
+	report *NativeReport // nil if mutators do not move, or there is no report yet
 }
 
 // MutatorState is one mutator and its state.
@@ -38,16 +38,17 @@ type MutatorState struct {
 	// Object has the mutator's apiVersion, kind, name, uid and generation. It must
 	// not be modified.
 	Object *unstructured.Unstructured
-	// Err is why the mutator is not valid as it is stored. Running then means that its last
-	// valid version continues to run.
+	// Err is the reason why the stored mutator is not valid. If Running is set too, its last
+	// valid version still runs.
 	Err     error
 	Running bool
-	// Conflict is set if it is off because others see the object otherwise.
+	// Conflict is set if the mutator does not run because it and others disagree about the schema
+	// of objects.
 	Conflict *legacy.Conflict
-	// Reason says why it does not run although it is valid.
+	// Reason is why a valid mutator does not run.
 	Reason string
 	Notes  []legacy.Note
-	// Moved is nil if mutators are not moved into policies.
+	// Moved is nil if mutators do not move into policies.
 	Moved *Moved
 
 	mutator *legacy.Mutator
@@ -56,10 +57,10 @@ type MutatorState struct {
 // ID names the mutator for people: "Assign/name".
 func (m *MutatorState) ID() string { return m.Object.GetKind() + "/" + m.Object.GetName() }
 
-// Out says that policies run it, and mapd does not.
+// Out reports whether policies run the mutator, and mapd does not.
 func (m *MutatorState) Out() bool { return m.Moved != nil && m.Moved.Out }
 
-// Running counts those that run.
+// Running returns the number of running mutators.
 func (s *State) Running() int {
 	n := 0
 	for i := range s.Mutators {
@@ -70,7 +71,7 @@ func (s *State) Running() int {
 	return n
 }
 
-// addMoved says of each valid mutator whether policies run it.
+// addMoved sets Moved of each valid mutator.
 func (s *State) addMoved(n *NativeState) {
 	s.Native = true
 	for i := range s.Mutators {
@@ -107,15 +108,14 @@ func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWe
 // EntryName is the name of the webhook's entry for mutators.
 const EntryName = "legacy.mapd.dev"
 
-// newEntry returns the entry for mutators from the rules of the requests that they apply
-// to, or nil without rules. It comes after those of all groups, so that mutators see what
-// policies have done.
+// newEntry returns the webhook entry for mutators, for the requests that rules match, or nil
+// without rules. The entry comes after those of all groups of policies, so that mutators see the
+// changes of policies.
 //
-// The entry promises the same as Gatekeeper's own (Gatekeeper spec §9.1): it is
-// skipped if mapd cannot be reached, called once, and for requests in the very
-// version that a rule names. It excludes namespaces with api.IgnoreLabel,
-// Gatekeeper's own objects, and Gatekeeper itself as it is installed by default
-// (Gatekeeper spec §9.2).
+// The entry behaves like Gatekeeper's own (Gatekeeper spec §9.1): it is skipped if mapd cannot be
+// reached, called once, and called only for the versions that a rule names. It excludes
+// namespaces with api.IgnoreLabel, Gatekeeper's own objects, and Gatekeeper's default
+// ServiceAccount (Gatekeeper spec §9.2).
 func newEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
 	w := webhookconfig.RulesEntry(base, EntryName, webhook.LegacyPath, rules)
 	if w == nil {
@@ -129,27 +129,28 @@ func newEntry(rules []admissionregistrationv1.RuleWithOperations, base admission
 	}
 	w.NamespaceSelector.MatchExpressions = append(w.NamespaceSelector.MatchExpressions,
 		metav1.LabelSelectorRequirement{Key: api.IgnoreLabel, Operator: metav1.LabelSelectorOpDoesNotExist})
-	// The engine excludes what these do as well, but a call would delay every write to it.
+	// The engine excludes these requests as well, but calls for them would delay all of
+	// Gatekeeper's own writes.
 	w.MatchConditions = append(w.MatchConditions,
 		admissionregistrationv1.MatchCondition{Name: "not-gatekeeper-objects", Expression: "!(request.kind.group in ['" + strings.Join(api.GatekeeperGroups, "', '") + "'])"},
 		admissionregistrationv1.MatchCondition{Name: "not-gatekeeper-itself", Expression: "request.userInfo.username != 'system:serviceaccount:" + api.GatekeeperNamespace + ":gatekeeper-admin'"})
 	return w
 }
 
-// MutatorsName is the ConfigMap in mapd's namespace that says what has become of
-// Gatekeeper's mutators. Their own status is Gatekeeper's, which may be running.
+// MutatorsName is the ConfigMap in mapd's namespace with the states of Gatekeeper's mutators.
+// mapd does not write their status, because Gatekeeper may be running and writes it.
 const MutatorsName = "mapd-gatekeeper"
 
 const keyMutators = "mutators"
 
-// What can be said of a mutator.
+// States of a mutator in the ConfigMap.
 const (
 	MutatorRunning  = "running"
 	MutatorNative   = "native"   // policies run it
-	MutatorOutdated = "outdated" // what is stored is not valid, and the version before runs
-	MutatorRefused  = "refused"  // what is stored is not valid
+	MutatorOutdated = "outdated" // the stored version is not valid, and the last valid one runs
+	MutatorRefused  = "refused"  // the stored version is not valid
 	MutatorConflict = "conflict"
-	MutatorOff      = "off" // valid, and cannot run here
+	MutatorOff      = "off" // valid, but cannot run here
 )
 
 // Reasons of events about mutators.
@@ -160,10 +161,10 @@ var mutatorReasons = map[string]string{
 	MutatorOff:      "MutatorNotRun",
 }
 
-// Bad reports whether a mutator with a line in the ConfigMap does not do what it says.
+// Bad reports whether the mutator of a line does not do what it says.
 func Bad(l feature.Line) bool { return mutatorReasons[l.State] != "" }
 
-// ReadMutators returns what the data of the ConfigMap says.
+// ReadMutators decodes the data of the ConfigMap.
 func ReadMutators(data map[string]string) feature.Listing {
 	return feature.ReadListing(data, keyMutators)
 }
@@ -188,7 +189,7 @@ func (s *State) Listing() *feature.Listing {
 	return l
 }
 
-// movedText says where a mutator that runs does so, and why.
+// movedText describes where a running mutator runs, and why.
 func movedText(m *Moved, r *NativeReport) string {
 	switch why := r.Units[m.Policy]; {
 	case m.Policy == "":

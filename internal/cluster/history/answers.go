@@ -17,7 +17,7 @@ const (
 	BlameName   = "blame"
 )
 
-// Header says which replica has answered, and since when it has counted.
+// Header says which replica has answered, and since when it has recorded.
 type Header struct {
 	Replica string    `json:"replica"`
 	Since   time.Time `json:"since"`
@@ -29,23 +29,23 @@ type CountsAnswer struct {
 	Counts []Counted `json:"counts"`
 }
 
-// SamplesAnswer is the answer at SamplesName, whose query has the name of a policy.
+// SamplesAnswer is the answer at SamplesName. The query has the name of a policy.
 type SamplesAnswer struct {
 	Header
 	Samples []*Sample `json:"samples"`
-	// More is how many older samples are left out.
+	// More is the number of older samples left out.
 	More int `json:"more,omitempty"`
 }
 
-// BlameAnswer is the answer at BlameName, whose query has group, kind, namespace, name,
-// uid and owner as Query says.
+// BlameAnswer is the answer at BlameName. The query has group, kind, namespace, name, uid and
+// owner, as in Query.
 type BlameAnswer struct {
 	Header
 	Entries []Entry `json:"entries"`
-	// More is how many older entries are left out.
+	// More is the number of older entries left out.
 	More int `json:"more,omitempty"`
-	// Stored is the namespace of ConfigMaps in which replicas store entries, also those of
-	// replicas that are gone; empty if they store none.
+	// Stored is the namespace of the ConfigMaps in which replicas, including former ones, store
+	// entries; empty if they store none.
 	Stored string `json:"stored,omitempty"`
 }
 

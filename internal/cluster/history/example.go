@@ -10,10 +10,9 @@ import (
 )
 
 const (
-	// exampleEvery is how long an example stays at least.
+	// exampleEvery is the minimum time until an example is replaced.
 	exampleEvery = time.Second
-	// maxFields is how many fields an example has, and maxExample how many bytes its
-	// text is long about.
+	// maxFields bounds the fields of an example, and maxExample roughly the bytes of its text.
 	maxFields  = 8
 	maxExample = 512
 )
@@ -24,16 +23,16 @@ type Example struct {
 	Group     string    `json:"group,omitempty"`
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace,omitempty"`
-	// Name ends with "-" if the server chose the rest of it afterwards.
+	// Name ends with "-" if the server generated the rest after admission.
 	Name string `json:"name,omitempty"`
-	// Fields are the JSON pointers of what changed; More is how many are left out.
+	// Fields are the JSON pointers of the changed fields; More is the number of those left out.
 	Fields []string `json:"fields,omitempty"`
 	More   int      `json:"more,omitempty"`
 }
 
-// example holds the last example of a pair as text, whose memory is used again.
+// example holds the last example of a pair as text. It reuses its memory.
 type example struct {
-	next atomic.Int64 // when there may be another one
+	next atomic.Int64 // when the example may be replaced
 	mu   sync.Mutex
 	text packed
 }
@@ -61,7 +60,7 @@ func (e *example) get() *Example {
 	return out
 }
 
-// nameOf returns the name of the object, or the beginning that the client gave.
+// nameOf returns the name of the object, or its generateName.
 func nameOf(req *policy.Request) string {
 	if req.Name == "" && req.Object != nil {
 		if name := req.Object.GetName(); name != "" {

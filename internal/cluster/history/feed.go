@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// feedBytes is how much waits in a Feed. It has two buffers of that size.
+// feedBytes bounds the bytes that wait in a Feed. It has two buffers of that size.
 const feedBytes = 4 << 20
 
-// Feed is a bounded queue of all entries, for one reader. What finds it full is dropped
-// and counted, so that recording never waits for the reader.
+// Feed is a bounded queue of all entries, for one reader. Entries that do not fit are dropped and
+// counted, so that recording never waits for the reader.
 type Feed struct {
 	most    int
 	dropped atomic.Uint64
@@ -19,8 +19,8 @@ type Feed struct {
 	waiting, taken packed
 }
 
-// Feed returns the queue of the Recorder. The first call must come before the Recorder is in
-// use.
+// Feed returns the queue of the Recorder. The first call must be before the first request is
+// recorded.
 func (l *Recorder) Feed() *Feed {
 	if l.feed == nil {
 		l.feed = &Feed{most: feedBytes}
@@ -38,8 +38,8 @@ func (f *Feed) add(entry packed) {
 	f.waiting = append(f.waiting, entry...)
 }
 
-// Take empties the queue, and returns what was in it, oldest first. The sequence must not
-// be used after the next call.
+// Take removes all entries from the queue and returns them, oldest first. The sequence is valid
+// until the next call.
 func (f *Feed) Take() iter.Seq[Entry] {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,39 +15,38 @@ import (
 )
 
 const (
-	// historyBytes is the memory of a history. An entry of a usual Pod takes 300 bytes.
+	// historyBytes is the memory of the history. The entry of a typical Pod takes 300 bytes.
 	historyBytes = 16 << 20
-	// historyParts is how many parts it is divided into.
+	// historyParts is the number of parts of the history.
 	historyParts = 16
 	// maxActs and maxPaths bound an entry.
 	maxActs  = 16
 	maxPaths = 16
-	// maxEntry is the most that an entry can be long. All strings of an entry are at most
-	// maxText long.
+	// maxEntry bounds the bytes of an entry. Each string in it has at most maxText bytes.
 	maxEntry = (maxActs*(maxPaths+4) + 16) * (maxText + binary.MaxVarintLen64)
-	// maxAnswer bounds how many entries are returned.
+	// maxAnswer bounds the entries in one answer.
 	maxAnswer = 200
 )
 
-// Entry is one review after which an object was stored with changes by policies, unless
-// somebody else refused it.
+// Entry is one review whose object was stored with changes by policies, unless the request was
+// refused later.
 type Entry struct {
 	Time time.Time `json:"time"`
-	// UID is empty if the object was being created: the server chooses it afterwards.
+	// UID is empty for a creation, because the server sets it after admission.
 	UID string `json:"uid,omitempty"`
-	// Owner is the UID of the controller that owns the object.
+	// Owner is the UID of the object's controller.
 	Owner     string `json:"owner,omitempty"`
 	Group     string `json:"group,omitempty"`
 	Version   string `json:"version,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
-	// Name is empty if the server chose it afterwards, beginning with GenerateName.
+	// Name is empty if the server generates it from GenerateName after admission.
 	Name         string `json:"name,omitempty"`
 	GenerateName string `json:"generateName,omitempty"`
 	Operation    string `json:"operation"`
 	SubResource  string `json:"subResource,omitempty"`
 	Acts         []Act  `json:"acts"`
-	// More is how many Acts are left out.
+	// More is the number of Acts left out.
 	More int `json:"more,omitempty"`
 }
 
@@ -57,25 +56,25 @@ type Act struct {
 	Policy  string `json:"policy"`
 	Binding string `json:"binding,omitempty"`
 	Param   string `json:"param,omitempty"`
-	// Paths are the JSON pointers of what changed; More is how many are left out.
+	// Paths are the JSON pointers of the changed fields; More is the number of those left out.
 	Paths []string `json:"paths,omitempty"`
 	More  int      `json:"more,omitempty"`
 }
 
-// history remembers entries of the last reviews. It is divided by namespace into parts;
-// each keeps what was added last.
+// history has the entries of the last reviews. It is divided into parts by namespace; each keeps
+// its newest entries.
 type history struct {
 	seed  maphash.Seed
 	parts [historyParts]part
 }
 
-// part has two buffers. When the new one is full it becomes the old one, so between
-// half of the memory and all of it is in use.
+// part has two buffers. When the new one is full it becomes the old one, whose content is
+// dropped. So between half of the memory and all of it is in use.
 type part struct {
 	mu       sync.Mutex
-	most     int // length from which on a buffer is full
+	most     int // a buffer of this length is full
 	new, old packed
-	added    uint64 // entries, ever
+	added    uint64 // number of entries since the start
 }
 
 func newHistory(bytes int) *history {
@@ -90,8 +89,8 @@ func (h *history) part(namespace string) *part {
 	return &h.parts[maphash.String(h.seed, namespace)%historyParts]
 }
 
-// add remembers which of the steps changed the request's object, and hands the entry to
-// feed unless that is nil. Each entry begins with its length in four bytes.
+// add records which steps changed the object, and passes the entry to feed unless that is nil.
+// Each entry begins with its length in four bytes.
 func (h *history) add(req *policy.Request, steps []engine.Step, feed *Feed) {
 	var uid, owner, name, generateName string
 	if o := req.Object; o != nil {
@@ -139,7 +138,7 @@ func (h *history) add(req *policy.Request, steps []engine.Step, feed *Feed) {
 	}
 }
 
-// controllerOf returns the UID of the controller among the owners of an object.
+// controllerOf returns the UID of the controller in the ownerReferences of an object.
 func controllerOf(object map[string]any) string {
 	metadata, _ := object["metadata"].(map[string]any)
 	owners, _ := metadata["ownerReferences"].([]any)
@@ -152,20 +151,20 @@ func controllerOf(object map[string]any) string {
 	return ""
 }
 
-// Query says of which object entries are wanted. Kind is required.
+// Query selects the entries of an object. Kind is required.
 type Query struct {
 	metav1.GroupKind
 	Namespace, Name string
-	// UID excludes entries of other objects of that name; empty: they are included.
+	// UID excludes entries of other objects with the same name; empty: they are included.
 	UID string
-	// Owner excludes entries without a name whose object had another controller; empty:
-	// they are included.
+	// Owner excludes entries without a name whose object has another controller; empty: they are
+	// included.
 	Owner string
 }
 
-// Entries returns what is remembered of an object, newest first, and how many entries
-// are left out. An entry of an object that had no name yet is included if the name
-// begins as the entry says: it may be of another object.
+// Entries returns the entries for an object, newest first, and the number of entries left out. An
+// entry of an object that had no name yet is included if the name begins with its GenerateName.
+// It may belong to another object.
 func (l *Recorder) Entries(q Query) (found []Entry, more int) {
 	p := l.history.part(q.Namespace)
 	p.mu.Lock()
@@ -188,19 +187,19 @@ func (l *Recorder) Entries(q Query) (found []Entry, more int) {
 	return found, more
 }
 
-// cutEntry returns the first entry of a text, and what follows it.
+// cutEntry returns the first entry of a text, and the rest of the text.
 func cutEntry(text packed) (first reader, rest packed) {
 	length := binary.BigEndian.Uint32(text)
 	return reader{text[4:length]}, text[length:]
 }
 
-// head reads an entry without its Acts, which follow.
+// head reads an entry except its Acts, which follow.
 func (r *reader) head() Entry {
 	return Entry{Time: r.time(), UID: r.string(), Owner: r.string(), Group: r.string(), Version: r.string(), Kind: r.string(), Namespace: r.string(),
 		Name: r.string(), GenerateName: r.string(), Operation: r.string(), SubResource: r.string()}
 }
 
-// Wants reports whether an entry is, or may be, of the object.
+// Wants reports whether an entry belongs, or may belong, to the object.
 func (q *Query) Wants(e *Entry) bool {
 	if e.Group != q.Group || e.Kind != q.Kind || e.Namespace != q.Namespace || e.UID != "" && q.UID != "" && e.UID != q.UID {
 		return false

@@ -10,12 +10,12 @@ import (
 	"slices"
 )
 
-// maxUnpacked bounds what Unpack makes of few bytes.
+// maxUnpacked bounds the size of unpacked data, because compressed data can expand without limit.
 const maxUnpacked = 64 << 20
 
-// Pack returns counts as compressed JSON of at most so many bytes, and how many pairs are
-// left out. If there is no room the examples go first, and then the pairs that have seen
-// the fewest requests.
+// Pack returns counts as compressed JSON of at most most bytes, and the number of pairs left out.
+// If there is not enough room, it leaves out first the examples, and then the pairs with the
+// fewest requests.
 func Pack(all []Counted, most int) (text []byte, omitted int, err error) {
 	if text, err = pack(all); err != nil || len(text) <= most {
 		return text, 0, err
@@ -42,10 +42,10 @@ func pack(all any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Unpack reads what Pack has written.
+// Unpack decodes the result of Pack.
 func Unpack(text []byte) ([]Counted, error) { return unpack[[]Counted](text) }
 
-// unpack reads what pack has written.
+// unpack decodes the result of pack.
 func unpack[T any](text []byte) (v T, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(text))
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// maxText bounds one name or path, in bytes. What is longer is cut.
+// maxText bounds a name or path, in bytes. Longer ones are cut.
 const maxText = 512
 
-// packed is a sequence of numbers and strings without pointers, so that the garbage
-// collector has nothing to look at and nothing of a request is retained.
+// packed is a sequence of numbers and strings without pointers. So the garbage collector does not
+// have to scan it, and it retains nothing of a request.
 type packed []byte
 
 func (p packed) number(n int64) packed { return binary.AppendVarint(p, n) }
@@ -22,8 +22,8 @@ func (p packed) string(s string) packed {
 	return append(binary.AppendUvarint(p, uint64(len(s))), s...)
 }
 
-// paths appends no more than most of them, no more that follow after so many bytes, and
-// how many there are more.
+// paths appends at most most paths, and no more after so many bytes, and then the number of paths
+// left out.
 func (p packed) paths(paths []string, most, bytes int) packed {
 	n := 0
 	for n < min(len(paths), most) && bytes > 0 {
@@ -37,7 +37,7 @@ func (p packed) paths(paths []string, most, bytes int) packed {
 	return binary.AppendUvarint(p, uint64(len(paths)-n))
 }
 
-// reader reads what was packed.
+// reader reads packed data.
 type reader struct{ rest packed }
 
 func (r *reader) number() int64 {
@@ -54,7 +54,7 @@ func (r *reader) count() int {
 
 func (r *reader) time() time.Time { return time.UnixMilli(r.number()).UTC() }
 
-// raw returns a string in place.
+// raw returns a string without copying it.
 func (r *reader) raw() []byte {
 	n := r.count()
 	s := r.rest[:n]

@@ -13,64 +13,65 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// maxPairs bounds how many policies and bindings are counted. More than a cluster can
-// sensibly have are not.
+// maxPairs bounds the policies and bindings that are counted; it is more than a cluster can
+// sensibly have.
 const maxPairs = 20_000
 
-// Pair is a policy and one of its bindings. Binding is empty if the policy itself is at
-// fault and for Gatekeeper's mutators, whose Policy is such as Assign/name.
+// Pair is a policy and one of its bindings. Binding is empty for Gatekeeper's mutators, whose
+// Policy has the form Assign/name, and for errors of the policy itself.
 type Pair struct {
 	Policy  string `json:"policy"`
 	Binding string `json:"binding,omitempty"`
 }
 
-// Counts say what became of the requests that a policy matched. A request counts once,
-// however many mutations, parameters and rounds there were.
+// Counts say what happened to the requests that a policy matched. A request counts once,
+// regardless of the number of mutations, parameters and rounds.
 type Counts struct {
-	// Seen are all requests that the policy and its conditions matched.
+	// Seen counts requests that the policy and its conditions matched.
 	Seen uint64 `json:"seen,omitempty"`
-	// Would are those that a policy in shadow or warn would have changed.
+	// Would counts requests that a policy in shadow or warn would have changed.
 	Would uint64 `json:"would,omitempty"`
-	// Changed are those that an enforced policy changed.
+	// Changed counts requests that an enforced policy changed.
 	Changed uint64 `json:"changed,omitempty"`
-	// Failed are those on which the policy failed, in any mode.
+	// Failed counts requests on which the policy failed, in any mode.
 	Failed uint64 `json:"failed,omitempty"`
-	// LeftOut are those that the policy by its binding matched and the binding's share left
-	// out, so that its conditions were not asked. Seen does not count them.
+	// LeftOut counts requests that the policy and its binding matched, but that are outside of
+	// the binding's share. The conditions were not evaluated, and Seen does not count these
+	// requests.
 	LeftOut uint64 `json:"leftOut,omitempty"`
-	// Excepted are those that an exception left out in the same way.
+	// Excepted counts requests that an exception excluded in the same way.
 	Excepted uint64 `json:"excepted,omitempty"`
-	// Time is what evaluating took in all.
+	// Time is the total time of evaluations.
 	Time time.Duration `json:"nanoseconds,omitempty"`
 }
 
-// counted is whose requests are counted together: a policy by a binding, in one mode.
+// counted identifies a counter: a policy and a binding, in one mode.
 type counted struct {
 	Pair
 	mode api.Mode
 }
 
-// Recorder is the memory of one replica. It is safe for concurrent use.
+// Recorder records what policies do on one replica. It is safe for concurrent use.
 type Recorder struct {
 	replica   string
 	since     time.Time
 	history   *history
 	samples   samples
-	feed      *Feed // nil: nobody takes entries
+	feed      *Feed // nil if nobody reads entries
 	delivered delivered
-	// kept is the namespace in whose ConfigMaps entries are stored, if they are.
+	// kept is the namespace of the ConfigMaps that store entries; empty if none do.
 	kept string
 
 	mu     sync.RWMutex
 	pairs  map[counted]*counter
-	pruned atomic.Uint64 // how often
+	pruned atomic.Uint64 // number of calls of Prune
 
 	tallies sync.Pool // of *tally
 }
 
 var _ webhook.Recorder = (*Recorder)(nil)
 
-// New returns the empty Recorder of a replica.
+// New returns an empty Recorder for a replica.
 func New(replica string) *Recorder {
 	return &Recorder{replica: replica, since: time.Now(), history: newHistory(historyBytes), samples: samples{full: map[Pair]time.Time{}}, pairs: map[counted]*counter{}}
 }
@@ -82,22 +83,22 @@ type counter struct {
 	example                                         example
 }
 
-// tally is what became of one request, for each pair. It is used for one request after
-// the other, and finds the counters of the pairs that it has met before by one look.
+// tally has the results of one request for each pair. It is reused for later requests, and caches
+// the counters of the pairs that it has seen, so that a lookup is one map access.
 type tally struct {
 	of     map[counted]*tallied
-	met    []*tallied // of this request
-	number uint64     // of this request
+	met    []*tallied // pairs of this request
+	number uint64     // of this request, to recognise old results
 	pruned uint64
 }
 
-// tallied is what a pair made of a request.
+// tallied is the result of a request for a pair.
 type tallied struct {
 	*counter
-	number                                          uint64 // of the request that this is about
+	number                                          uint64 // of the request to which the other fields belong
 	seen, would, changed, failed, leftOut, excepted bool
 	time                                            time.Duration
-	step                                            *engine.Step // that changed or would change the object
+	step                                            *engine.Step // the step that changed the object, or would have
 }
 
 // Record implements webhook.Recorder.
@@ -146,7 +147,7 @@ func (l *Recorder) tally() *tally {
 	return t
 }
 
-// steps adds steps of one Record. enforced says that they counted.
+// steps adds steps of a decision. enforced: the steps had an effect.
 func (t *tally) steps(l *Recorder, steps []engine.Step, mode api.Mode) {
 	for i := range steps {
 		s := &steps[i]
@@ -171,7 +172,7 @@ func (t *tally) steps(l *Recorder, steps []engine.Step, mode api.Mode) {
 	}
 }
 
-// shadow adds what an invocation that is not enforced would have done.
+// shadow adds the steps of an invocation that was not enforced.
 func (t *tally) shadow(l *Recorder, s *engine.Shadow) {
 	a := t.find(l, counted{Pair{s.Policy, s.Binding}, s.Mode})
 	for i := range s.Steps {
@@ -190,7 +191,7 @@ func (t *tally) shadow(l *Recorder, s *engine.Shadow) {
 	}
 }
 
-// find returns what the pair has made of this request so far.
+// find returns the result for a pair in the present request.
 func (t *tally) find(l *Recorder, p counted) *tallied {
 	a := t.of[p]
 	if a == nil {
@@ -204,7 +205,7 @@ func (t *tally) find(l *Recorder, p counted) *tallied {
 	return a
 }
 
-// end counts, and drops everything that belongs to the request.
+// end adds the results to the counters, and drops all references to the request.
 func (t *tally) end(req *policy.Request) {
 	for i, a := range t.met {
 		count := func(n *atomic.Uint64, yes bool) {
@@ -227,7 +228,8 @@ func (t *tally) end(req *policy.Request) {
 	t.met = t.met[:0]
 }
 
-// counter returns the counter of a pair. Beyond maxPairs it is one that nobody reads.
+// counter returns the counter of a pair. If there are maxPairs already, it returns a counter that
+// nobody reads.
 func (l *Recorder) counter(p counted) *counter {
 	l.mu.RLock()
 	c := l.pairs[p]
@@ -246,9 +248,8 @@ func (l *Recorder) counter(p counted) *counter {
 	return c
 }
 
-// Prune forgets the counts of the policies and bindings for which keep returns false. As
-// with webhook.Metrics, a request under way may count something more, which the next
-// call forgets.
+// Prune drops the counts of policies and bindings for which keep returns false. As with
+// webhook.Metrics, a running request may still add to them; the next call drops that.
 func (l *Recorder) Prune(keep func(policy, binding string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,17 +262,17 @@ func (l *Recorder) Prune(keep func(policy, binding string) bool) {
 	l.samples.prune(keep)
 }
 
-// Counted are the counts of a pair in a mode, with the last example of that mode.
+// Counted has the counts of a pair in a mode, with the last example.
 type Counted struct {
 	Pair
-	// Mode is empty if these are the sums of all modes, or if a replica of an earlier release
-	// of mapd has counted.
+	// Mode is empty for sums over all modes, and for counts of replicas of earlier releases of
+	// mapd.
 	Mode string `json:"mode,omitempty"`
 	Counts
 	Last *Example `json:"last,omitempty"`
 }
 
-// Add adds what another replica has counted. The newer example stays.
+// Add adds the counts of another replica. The newer example is kept.
 func (c *Counted) Add(d *Counted) {
 	c.Seen += d.Seen
 	c.Would += d.Would
@@ -285,7 +286,8 @@ func (c *Counted) Add(d *Counted) {
 	}
 }
 
-// Since returns what was counted after before. A count that is less began again.
+// Since returns the difference to before. A count that is smaller than before was reset, and is
+// returned as it is.
 func (c Counts) Since(before Counts) Counts {
 	if c.Seen < before.Seen || c.Would < before.Would || c.Changed < before.Changed || c.Failed < before.Failed || c.LeftOut < before.LeftOut || c.Excepted < before.Excepted || c.Time < before.Time {
 		return c
@@ -293,7 +295,7 @@ func (c Counts) Since(before Counts) Counts {
 	return Counts{c.Seen - before.Seen, c.Would - before.Would, c.Changed - before.Changed, c.Failed - before.Failed, c.LeftOut - before.LeftOut, c.Excepted - before.Excepted, c.Time - before.Time}
 }
 
-// Counts returns those of all pairs, those of each mode apart, sorted.
+// Counts returns the counts of all pairs, separately for each mode, sorted.
 func (l *Recorder) Counts() []Counted {
 	l.mu.RLock()
 	out := make([]Counted, 0, len(l.pairs))
@@ -307,7 +309,7 @@ func (l *Recorder) Counts() []Counted {
 	return out
 }
 
-// Totals returns the sums of all modes for each pair, sorted, without what shares and exceptions left out.
+// Totals returns the sums over all modes for each pair, sorted, without LeftOut and Excepted.
 func (l *Recorder) Totals() []Counted {
 	var out []Counted
 	for _, c := range l.Counts() {

@@ -15,15 +15,16 @@ import (
 
 // Bounds of samples, which together bound their memory.
 const (
-	// maxSamples is how many there are, and pairSamples how many of one pair.
+	// maxSamples bounds the samples of all pairs, and pairSamples those of one pair.
 	maxSamples  = 2_000
 	pairSamples = 8
-	// maxSample bounds the changes of a sample, and maxValue one value, as JSON in bytes.
+	// maxSample bounds the changes of a sample, and maxValue one value, in bytes of JSON.
 	maxSample = 8 << 10
 	maxValue  = 1 << 10
-	// sampleEvery is how long a pair that has all its samples waits for another one.
+	// sampleEvery is the minimum time until a sample of a pair that has all its samples is
+	// replaced.
 	sampleEvery = time.Second
-	// maxSampleAnswer is how many samples one answer has.
+	// maxSampleAnswer bounds the samples in one answer.
 	maxSampleAnswer = 200
 )
 
@@ -38,9 +39,9 @@ type Sample struct {
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name,omitempty"`
-	// Changes are []Change. The values of Secrets are masked.
+	// Changes is a JSON list of Change. The values of Secrets are masked.
 	Changes json.RawMessage `json:"changes"`
-	// More is how many changes are left out.
+	// More is the number of changes left out.
 	More int `json:"more,omitempty"`
 }
 
@@ -52,15 +53,15 @@ type Change struct {
 	Moved  bool   `json:"moved,omitempty"`
 }
 
-// samples are those of all pairs, oldest first.
+// samples has the samples of all pairs, oldest first.
 type samples struct {
 	mu   sync.Mutex
 	all  []*Sample
-	full map[Pair]time.Time // when a pair may have another one, if it or all have all their samples
+	full map[Pair]time.Time // when the next sample of a pair may be taken, if there is no room for another one
 }
 
-// add keeps what a policy that is not enforced would have done, unless the pair has had
-// a sample just now.
+// add adds a sample of what a policy in shadow or warn would have changed, unless the last sample
+// of the pair is too recent.
 func (s *samples) add(req *policy.Request, shadow *engine.Shadow) {
 	p, now := Pair{shadow.Policy, shadow.Binding}, time.Now()
 	s.mu.Lock()
@@ -69,7 +70,7 @@ func (s *samples) add(req *policy.Request, shadow *engine.Shadow) {
 		s.mu.Unlock()
 		return
 	}
-	s.full[p] = now.Add(sampleEvery) // nobody else begins one meanwhile
+	s.full[p] = now.Add(sampleEvery) // so that no concurrent call begins another sample
 	s.mu.Unlock()
 
 	sample := &Sample{
@@ -106,7 +107,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(strings.Clone(s), "\uFFFD")
 }
 
-// changes returns the differences as JSON, and how many are left out.
+// changes returns the differences as JSON, and the number of those left out.
 func changes(req *policy.Request, shadow *engine.Shadow) (text json.RawMessage, more int) {
 	var before, after map[string]any
 	if shadow.Before != nil {
@@ -131,7 +132,7 @@ func changes(req *policy.Request, shadow *engine.Shadow) (text json.RawMessage, 
 	return append(text, ']'), more
 }
 
-// short returns v, or what says how long it is if that is longer than maxValue.
+// short returns v, or a text with its length if v is longer than maxValue.
 func short(v any) any {
 	if v == nil {
 		return nil
@@ -143,7 +144,7 @@ func short(v any) any {
 	return json.RawMessage(text)
 }
 
-// of returns the samples of a policy, newest first, and how many are left out.
+// of returns the samples of a policy, newest first, and the number of those left out.
 func (s *samples) of(policyName string) (found []*Sample, more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,36 +6,36 @@ import (
 	"sync/atomic"
 )
 
-// A replica stores its entries in a ConfigMap with the label StoredLabel, at the key
-// StoredKey of its binary data, and its name in the annotation StoredReplica.
+// A replica stores its entries in a ConfigMap with the label StoredLabel: compressed, at the key
+// StoredKey of the binary data, with the replica's name in the annotation StoredReplica.
 const (
 	StoredLabel   = "mapd.dev/records"
 	StoredKey     = "blame.json.gz"
 	StoredReplica = "mapd.dev/replica"
 )
 
-// storedBytes is how much of the history is stored at most, before it is compressed.
+// storedBytes bounds the stored part of the history, before compression.
 const storedBytes = 2 << 20
 
-// StoreIn says that entries are stored in ConfigMaps of a namespace. It must not be called
-// once the Recorder is in use.
+// StoreIn records that entries are stored in ConfigMaps of a namespace. It must be called before
+// the Recorder is used.
 func (l *Recorder) StoreIn(namespace string) { l.kept = namespace }
 
-// Mark says which entries there were at some time. Marks can be compared.
+// Mark identifies the entries at some time. Marks can be compared with ==.
 type Mark [historyParts]uint64
 
-// Stored are entries as a ConfigMap has them.
+// Stored has entries in the form in which a ConfigMap stores them.
 type Stored struct {
 	Text []byte
-	// Entries is how many there are. New of them were added since an earlier Mark, and
-	// Missed ones, which were added since then as well, are left out.
+	// Entries is the number of entries. New of them were added since an earlier Mark. Missed is
+	// the number of entries that were added since then and are left out.
 	Entries     int
 	New, Missed uint64
-	// Mark is that of the time at which they were taken.
+	// Mark is the Mark of the time at which the entries were read.
 	Mark Mark
 }
 
-// Mark returns the present one.
+// Mark returns the present Mark.
 func (l *Recorder) Mark() (m Mark) {
 	for i := range l.history.parts {
 		p := &l.history.parts[i]
@@ -46,9 +46,8 @@ func (l *Recorder) Mark() (m Mark) {
 	return m
 }
 
-// Store returns the newest entries as compressed JSON of at most so many bytes.
-// Namespaces share the room as they share the history. earlier is the Mark of the last
-// time, or the zero Mark.
+// Store returns the newest entries as compressed JSON of at most most bytes. Namespaces share
+// this room as they share the history. earlier is the Mark of the last call, or the zero Mark.
 func (l *Recorder) Store(most int, earlier Mark) (*Stored, error) {
 	for bytes := storedBytes; ; bytes = bytes * 3 / 4 {
 		s := &Stored{}
@@ -61,11 +60,11 @@ func (l *Recorder) Store(most int, earlier Mark) (*Stored, error) {
 	}
 }
 
-// Unstore reads the text of a Stored.
+// Unstore decodes the text of a Stored.
 func Unstore(text []byte) (BlameAnswer, error) { return unpack[BlameAnswer](text) }
 
-// newest returns the newest entries, newest first, that take at most so many bytes. A
-// part that needs less than its share leaves the rest to the others.
+// newest returns the newest entries that take at most so many bytes, newest first. Parts that
+// need less than their share leave the rest to others.
 func (h *history) newest(bytes int, earlier Mark, s *Stored) []Entry {
 	sizes, order := [historyParts]int{}, [historyParts]int{}
 	for i := range h.parts {
@@ -90,13 +89,13 @@ func (h *history) newest(bytes int, earlier Mark, s *Stored) []Entry {
 		s.Missed += since - min(since, n)
 	}
 	s.Entries = len(entries)
-	slices.Reverse(entries) // those of one millisecond are in order, too
+	slices.Reverse(entries) // entries of the same millisecond keep their order
 	slices.SortStableFunc(entries, func(a, b Entry) int { return b.Time.Compare(a.Time) })
 	return entries
 }
 
-// tail returns a copy of the newest entries, of at most so many bytes, how many there are
-// and how many were ever added.
+// tail returns a copy of the newest entries, of at most so many bytes, the number of all entries
+// since the start, and the number of copied ones.
 func (p *part) tail(bytes int) (text packed, added, entries uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,23 +115,24 @@ func (p *part) tail(bytes int) (text packed, added, entries uint64) {
 	return text, p.added, entries
 }
 
-// entry reads a whole entry.
+// entry reads an entry with its Acts.
 func (r *reader) entry() Entry {
 	e := r.head()
 	e.acts(r)
 	return e
 }
 
-// delivered counts entries that a sink has taken and lost.
+// delivered counts the entries that a sink has sent and lost.
 type delivered struct{ sent, dropped atomic.Uint64 }
 
-// Delivered records that a sink has delivered entries, and has lost others for good.
+// Delivered records that a sink has sent entries, and has lost others for good.
 func (l *Recorder) Delivered(sent, dropped uint64) {
 	l.delivered.sent.Add(sent)
 	l.delivered.dropped.Add(dropped)
 }
 
-// DeliveredTotals returns the sums of all calls of Delivered, with what did not fit into the Feed.
+// DeliveredTotals returns the sums over all calls of Delivered, with the entries that the Feed
+// has dropped.
 func (l *Recorder) DeliveredTotals() (sent, dropped uint64) {
 	dropped = l.delivered.dropped.Load()
 	if l.feed != nil {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// All returns all objects that a client's List selects. It asks page by page; if the API
-// server has forgotten where a page ended, it asks for all at once.
+// All returns all objects that a client's List selects. It lists page by page. If a continue
+// token has expired, it lists everything again in one request.
 func All[T any, L runtime.Object](ctx context.Context, page func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions) ([]T, error) {
 	found, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return page(ctx, o)
@@ -27,9 +27,9 @@ func All[T any, L runtime.Object](ctx context.Context, page func(context.Context
 	return all, err
 }
 
-// Each calls f with all objects that a client's List selects, page by page, so that no more
-// than one page is in memory. If the API server has forgotten where a page ended, what follows
-// is as of now: an object that was made or deleted meanwhile may be missing.
+// Each calls f for all objects that a client's List selects, page by page, so that at most one
+// page is in memory. If a continue token has expired, the following pages show the present state,
+// so an object that was created or deleted meanwhile may be missing.
 func Each[T any, L runtime.Object](ctx context.Context, page func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions, f func(T) error) error {
 	for {
 		found, err := page(ctx, options)

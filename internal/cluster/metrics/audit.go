@@ -8,11 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Audited is the outcome of an audit: what policies would make of the objects that exist.
+// Audited is the outcome of an audit: what policies would do to the existing objects.
 type Audited struct {
-	// Objects is how many were evaluated, and Unread how many more could not be.
+	// Objects is the number of objects that were evaluated, and Unread the number of those that
+	// could not be.
 	Objects, Unread int
-	// UnreadableKinds is how many kinds could not be read, or not to their end.
+	// UnreadableKinds is the number of kinds that could not be listed completely.
 	UnreadableKinds int
 	Ended           time.Time
 	Took            time.Duration
@@ -42,8 +43,8 @@ type AuditedPolicy struct {
 //	mapd_audit_duration_seconds            how long it took
 type auditMetrics struct{ last atomic.Pointer[Audited] }
 
-// AuditEnded records the outcome of an audit; nil: there is none any more. Policies of one
-// name, such as a mutator and a policy of Kubewarden, count together.
+// AuditEnded records the outcome of an audit; nil removes the metrics. Policies with the same
+// name, such as a mutator and a policy of Kubewarden, are added up.
 func (m *Metrics) AuditEnded(a *Audited) {
 	if a == nil {
 		m.audit.last.Store(nil)
@@ -67,7 +68,7 @@ func (m *Metrics) AuditEnded(a *Audited) {
 	m.audit.last.Store(&now)
 }
 
-// prune forgets policies that keep does not want.
+// prune drops the series of policies for which keep returns false.
 func (m *auditMetrics) prune(keep func(policy, binding string) bool) {
 	last := m.last.Load()
 	if last == nil || !slices.ContainsFunc(last.Policies, func(p AuditedPolicy) bool { return !keep(p.Policy, p.Binding) }) {

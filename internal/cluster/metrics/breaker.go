@@ -15,8 +15,8 @@ type breakerMetrics struct {
 	tripped atomic.Pointer[map[string]bool]
 }
 
-// BreakersPublished records the policies that have a breaker from now on, and whether it
-// has tripped. Nobody may modify the map any more.
+// BreakersPublished replaces the set of policies with a breaker; the value says whether it has
+// tripped. The caller must not modify the map afterwards.
 func (m *Metrics) BreakersPublished(tripped map[string]bool) { m.breakers.tripped.Store(&tripped) }
 
 var trippedDesc = prometheus.NewDesc("mapd_breaker_tripped", "Whether the breaker of a policy has tripped.", []string{"policy"}, nil)
@@ -33,7 +33,7 @@ func (m *breakerMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// zeroOrOne is 1 for true and 0 for false.
+// zeroOrOne returns 1 for true and 0 for false.
 func zeroOrOne(b bool) float64 {
 	if b {
 		return 1

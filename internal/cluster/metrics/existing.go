@@ -7,10 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ExistingObjects counts the objects that exist and that a policy by a binding would change.
+// ExistingObjects has the number of existing objects that a policy would change because of a
+// binding.
 type ExistingObjects struct {
 	Policy, Binding string
-	// Found, Written, Alone and Waiting are of the last audit.
+	// Found, Written, Alone and Waiting are numbers of the last audit.
 	Found, Written, Alone, Waiting int
 	Stopped                        bool
 }
@@ -28,7 +29,7 @@ type existingMetrics struct {
 	last atomic.Pointer[[]ExistingObjects]
 }
 
-// ExistingPublished records what is known of each binding; nil: nothing any more.
+// ExistingPublished records the state of each binding; nil removes the metrics.
 func (m *Metrics) ExistingPublished(all []ExistingObjects) {
 	if all == nil {
 		m.existing.last.Store(nil)
@@ -37,7 +38,7 @@ func (m *Metrics) ExistingPublished(all []ExistingObjects) {
 	m.existing.last.Store(&all)
 }
 
-// prune forgets bindings that keep does not want.
+// prune drops the series of bindings for which keep returns false.
 func (m *existingMetrics) prune(keep func(policy, binding string) bool) {
 	last := m.last.Load()
 	gone := func(o ExistingObjects) bool { return !keep(o.Policy, o.Binding) }

@@ -1,6 +1,7 @@
-// Package metrics has what `mapd serve` counts and shows besides reviews, which pkg/webhook
-// counts: snapshots, mutators, breakers, audits, objects that exist, providers, watches, records and the tokens
-// of API servers. Policies, bindings and providers are named by labels; no other object is.
+// Package metrics has the metrics of `mapd serve`, except those about reviews, which pkg/webhook
+// counts: snapshots, mutators, breakers, audits, existing objects, providers, watches, records
+// and the tokens of API servers. Labels name policies, bindings and providers, and no other
+// objects.
 package metrics
 
 import (
@@ -24,20 +25,21 @@ type Metrics struct {
 	callers    *prometheus.CounterVec
 }
 
-// New returns metrics that nothing has happened to yet.
+// New returns metrics without any values yet.
 func New() *Metrics {
 	m := &Metrics{Metrics: webhook.NewMetrics(), snapshot: newSnapshotMetrics(), external: newExternalMetrics(), callers: newCallers()}
 	m.Registry().MustRegister(m.collectors()...)
 	return m
 }
 
-// collectors are those of this package.
+// collectors returns the collectors of this package.
 func (m *Metrics) collectors() []prometheus.Collector {
 	all := []prometheus.Collector{&m.watches, &m.breakers, &m.audit, &m.sink, m.callers, &m.exceptions, &m.existing}
 	return append(append(all, m.snapshot.collectors()...), m.external.collectors()...)
 }
 
-// Prune is webhook.Metrics.Prune, and forgets the outcome of audits and of existing objects, too.
+// Prune does the same as webhook.Metrics.Prune, and also drops series of audits and of existing
+// objects.
 func (m *Metrics) Prune(keep func(policy, binding string) bool) {
 	m.audit.prune(keep)
 	m.existing.prune(keep)

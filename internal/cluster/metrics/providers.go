@@ -57,8 +57,8 @@ func (m *externalMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.calls, m.duration, m.keys, m.answers, m.providers}
 }
 
-// ProviderCalled records one call to a provider with so many keys, and how it ended. A
-// call that ends when its Provider is gone is not counted.
+// ProviderCalled records one call to a provider for a number of keys, and its result. A call that
+// ends after its Provider was deleted is not counted.
 func (m *Metrics) ProviderCalled(provider, result string, keys int, took time.Duration) {
 	m.external.mu.RLock()
 	defer m.external.mu.RUnlock()
@@ -70,8 +70,8 @@ func (m *Metrics) ProviderCalled(provider, result string, keys int, took time.Du
 	m.external.keys.WithLabelValues(provider).Add(float64(keys))
 }
 
-// ProviderAnswered records how many keys of one request to a provider were cached,
-// shared with another call, or failed.
+// ProviderAnswered records how many keys of one request were answered from the cache, by a call
+// that another request had made, or not at all.
 func (m *Metrics) ProviderAnswered(provider string, cached, shared, failed int) {
 	m.external.mu.RLock()
 	defer m.external.mu.RUnlock()
@@ -85,8 +85,8 @@ func (m *Metrics) ProviderAnswered(provider string, cached, shared, failed int) 
 	}
 }
 
-// ProvidersPublished records the Providers in use from now on, and how many are
-// refused. It forgets what was counted of all others.
+// ProvidersPublished records which Providers are in use, and how many are refused. It drops the
+// series of all other providers.
 func (m *Metrics) ProvidersPublished(names []string, refused int) {
 	e := m.external
 	e.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// snapshotMetrics are about what is run.
+// snapshotMetrics are about the snapshot in use.
 type snapshotMetrics struct {
 	// mapd_snapshot_policies and mapd_snapshot_bindings are the size of the
 	// snapshot in use. No labels.
@@ -76,8 +76,8 @@ func (m *Metrics) SnapshotPublished(policies, bindings, compileErrors int, chang
 	}
 }
 
-// MutatorsPublished records how many of Gatekeeper's mutators are in use from now
-// on, by state, and how many programs they share.
+// MutatorsPublished records the number of Gatekeeper's mutators by state, and how many programs
+// they share.
 func (m *Metrics) MutatorsPublished(states map[string]int, shapes int) {
 	m.snapshot.mutators.Reset()
 	for state, n := range states {
@@ -86,8 +86,7 @@ func (m *Metrics) MutatorsPublished(states map[string]int, shapes int) {
 	m.snapshot.shapes.Set(float64(shapes))
 }
 
-// SnapshotFailed records that a newer snapshot could not be published because
-// of so many errors.
+// SnapshotFailed records that a new snapshot was not published because of so many errors.
 func (m *Metrics) SnapshotFailed(compileErrors int) {
 	m.snapshot.compileErrors.Set(float64(compileErrors))
 	m.snapshot.reloads.WithLabelValues("failed").Inc()
@@ -101,5 +100,5 @@ func (m *snapshotMetrics) age() float64 {
 	return time.Since(time.Unix(0, at)).Seconds()
 }
 
-// ObjectsExpanded records that n objects were found out that a workload will create.
+// ObjectsExpanded records that workloads were expanded into n objects.
 func (m *Metrics) ObjectsExpanded(n int) { m.snapshot.expandedObjects.Add(float64(n)) }

@@ -15,7 +15,7 @@ type sinkMetrics struct {
 	totals atomic.Pointer[func() (sent, dropped uint64)]
 }
 
-// RecordSink shows what a sink of records has sent and lost, as totals returns it.
+// RecordSink sets the function that returns how many entries a sink of records has sent and lost.
 func (m *Metrics) RecordSink(totals func() (sent, dropped uint64)) { m.sink.totals.Store(&totals) }
 
 var sinkDesc = prometheus.NewDesc("mapd_record_sink_entries_total", "Entries of records by whether the sink has taken them.", []string{"result"}, nil)

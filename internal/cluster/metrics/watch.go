@@ -7,11 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// WatchState is what is known of the connection to the API server.
+// WatchState describes the connection to the API server.
 type WatchState interface {
 	// LastContact returns when the server last answered.
 	LastContact() time.Time
-	// Connected says of every resource that is followed whether it is being read.
+	// Connected returns, for every watched resource, whether it can be read.
 	Connected() map[string]bool
 }
 
@@ -25,7 +25,7 @@ type WatchState interface {
 // There are none without a cluster.
 type watchMetrics struct{ of atomic.Pointer[WatchState] }
 
-// Watch makes m report what s says.
+// Watch sets the source of these metrics.
 func (m *Metrics) Watch(s WatchState) { m.watches.of.Store(&s) }
 
 var (

@@ -26,31 +26,30 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Options say how Kubewarden's policies run.
+// Options configure a Feature.
 type Options struct {
 	Mode   api.Mode
 	Loader kubewarden.Loader
 }
 
 const (
-	// loadsAtOnce is how many modules are fetched and compiled at once.
+	// loadsAtOnce bounds the modules that are fetched and compiled concurrently.
 	loadsAtOnce = 2
-	// loadFirst and loadMost bound how long a module that could not be loaded is left
-	// alone.
+	// loadFirst and loadMost bound the wait after a module could not be loaded.
 	loadFirst = 5 * time.Second
 	loadMost  = 5 * time.Minute
 )
 
-// errNotLoaded is the error of a policy until its module is there.
+// errNotLoaded is the error of a policy until its module is loaded.
 var errNotLoaded = errors.New("the policy's module is not loaded yet")
 
-// errTenantsFile keeps those who may write policies for one namespace from finding out
-// which files mapd can read.
+// errTenantsFile keeps users who may write policies in one namespace from finding out which files
+// mapd can read.
 var errTenantsFile = errors.New("spec.module: only a ClusterAdmissionPolicy may name a file of mapd's")
 
-// Feature runs Kubewarden's policies. It reads them while the cluster has their kinds, has
-// their modules loaded in the background, and publishes them to engines of its own: one
-// for each path, see webhook.ModulePath.
+// Feature runs Kubewarden's policies. It reads them while the cluster has their kinds, loads
+// their modules in the background, and publishes them to its own engines: one for each path, see
+// webhook.ModulePath.
 type Feature struct {
 	feature.Base
 	options Options
@@ -65,17 +64,17 @@ type Feature struct {
 	slots   chan struct{}
 	loading sync.WaitGroup
 
-	// Only Update uses the rest, but for what mu guards and what is atomic.
+	// Only Update uses the following fields, except those that mu guards and the atomic ones.
 	list  []*stored
 	state *State // nil before the first list was published
-	// whole are the stages of all paths together.
+	// whole are the stages of all paths.
 	whole []engine.Stage
 	aware []schema.GroupVersionKind // kinds that policies may read
 	built atomic.Bool
 
 	mu    sync.Mutex
 	loads map[loadKey]*load
-	dirty bool // a load has ended
+	dirty bool // a load has ended since the last Update
 }
 
 type path struct {
@@ -85,8 +84,7 @@ type path struct {
 
 var failurePolicies = []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore}
 
-// stored is a policy as it is stored. Without a Value it cannot be decoded, and has no
-// effect.
+// stored is a stored policy. If it has no Value, it cannot be decoded, and has no effect.
 type stored = feature.Decoded[kubewarden.Policy]
 
 var decoder = feature.Decoder[kubewarden.Policy]{Decode: func(u *unstructured.Unstructured) (*kubewarden.Policy, error) {
@@ -97,20 +95,20 @@ var decoder = feature.Decoder[kubewarden.Policy]{Decode: func(u *unstructured.Un
 	return kubewarden.Decode(text, u.GetNamespace())
 }}
 
-// loadKey identifies what a module was loaded for.
+// loadKey identifies the policy version for which a module was loaded.
 type loadKey struct {
 	of *stored
 	id string
 }
 
-// load is a module that is loaded, or on its way.
+// load is a module that is loaded or being loaded.
 type load struct {
 	module  policy.Mutator
 	err     error
 	ended   bool
 	tries   int
 	retry   time.Time
-	program *policy.Policy // what was compiled with module
+	program *policy.Policy // the policy, compiled with module
 }
 
 // New returns a Feature that has not started.
@@ -144,7 +142,7 @@ func (g *Feature) Run(ctx context.Context) {
 // Look implements feature.Feature.
 func (g *Feature) Look() { g.sources.Look() }
 
-// Ready implements feature.Feature: policies are published, be their modules loaded or not.
+// Ready implements feature.Feature. It does not wait for modules to be loaded.
 func (g *Feature) Ready() error {
 	if g.built.Load() {
 		return nil
@@ -262,8 +260,8 @@ func nameOf(u *unstructured.Unstructured) string {
 	return u.GetName()
 }
 
-// program returns a policy as an engine runs it: a broken one, with the reason, until its
-// module is loaded.
+// program returns the policy as an engine runs it. Until its module is loaded, that is a broken
+// policy with the reason as its error.
 func (g *Feature) program(ctx context.Context, key loadKey, p *kubewarden.Policy) (*policy.Policy, error) {
 	if p.Unusable != nil {
 		return p.Broken(p.Unusable), p.Unusable
@@ -301,7 +299,7 @@ func (g *Feature) program(ctx context.Context, key loadKey, p *kubewarden.Policy
 	return program, nil
 }
 
-// begin loads a module in the background. The caller holds g.mu.
+// begin starts to load a module in the background. The caller holds g.mu.
 func (g *Feature) begin(ctx context.Context, l *load, p *kubewarden.Policy) {
 	g.loading.Go(func() {
 		select {
@@ -342,7 +340,7 @@ func (g *Feature) begin(ctx context.Context, l *load, p *kubewarden.Policy) {
 	})
 }
 
-// publish gives each path its policies.
+// publish passes the policies of each path to the path's engine.
 func (g *Feature) publish(policies []*kubewarden.Policy, programs []*policy.Policy) error {
 	type stages struct{ mutating, validating *binding.Index }
 	made := map[admissionregistrationv1.FailurePolicyType]stages{}

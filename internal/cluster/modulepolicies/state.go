@@ -17,8 +17,8 @@ import (
 // State is the state of all of Kubewarden's policies.
 type State struct {
 	Policies []PolicyState
-	// mutating and validating say which requests those policies meet that may change
-	// objects, and the others.
+	// mutating and validating have the requests that policies match: mutating those of policies
+	// that may change objects, validating those of all others.
 	mutating, validating []*webhookconfig.Reach
 }
 
@@ -28,12 +28,12 @@ type PolicyState struct {
 	// must not be modified.
 	Object *unstructured.Unstructured
 	ID     string
-	// Err is why the policy does not run: requests that it meets are refused or let
-	// through by its failurePolicy. If Undecoded is set nobody knows which these are,
-	// so it has no effect.
+	// Err is the reason why the policy does not run: its failurePolicy decides about the requests
+	// that it matches. If Undecoded is set, it is not known which requests these are, so the
+	// policy has no effect.
 	Err       error
 	Undecoded bool
-	// Loading says that the module is still being loaded.
+	// Loading: the module is still being loaded.
 	Loading bool
 }
 
@@ -50,7 +50,7 @@ func (s *State) add(of *stored, p *kubewarden.Policy, err error) {
 	}
 }
 
-// Running counts those that run.
+// Running returns the number of running policies.
 func (s *State) Running() int {
 	n := 0
 	for i := range s.Policies {
@@ -70,7 +70,7 @@ func faultsText(err error) string {
 	return err.Error()
 }
 
-// Text is why the policy does not run, on one line, empty if it does.
+// Text returns the reason why the policy does not run, on one line; empty if it runs.
 func (s *PolicyState) Text() string {
 	if s.Err == nil {
 		return ""
@@ -91,13 +91,13 @@ const (
 	validatorsSuffix = ".validators.mapd.dev"
 )
 
-// IsEntry reports whether a webhook's entry with that name is for Kubewarden's policies.
+// IsEntry reports whether a webhook entry of that name is for Kubewarden's policies.
 func IsEntry(name string) bool {
 	return strings.HasSuffix(name, modulesSuffix) || strings.HasSuffix(name, validatorsSuffix)
 }
 
-// newEntries returns the entries for policies, at most one for each failurePolicy:
-// mutating ones if mutating is set, else those of a validating configuration.
+// newEntries returns the entries for policies, at most one for each failurePolicy: of a mutating
+// configuration if mutating is set, otherwise of a validating one.
 func newEntries(reaches []*webhookconfig.Reach, mutating bool, base admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
 	suffix := validatorsSuffix
 	if mutating {
@@ -113,16 +113,16 @@ func newEntries(reaches []*webhookconfig.Reach, mutating bool, base admissionreg
 	return list
 }
 
-// ListingName is the ConfigMap in mapd's namespace that says what has become of
-// Kubewarden's policies. Their own status is Kubewarden's, which may be running.
+// ListingName is the ConfigMap in mapd's namespace with the states of Kubewarden's policies. mapd
+// does not write their status, because Kubewarden may be running and writes it.
 const ListingName = "mapd-kubewarden"
 
-// What can be said of a policy of Kubewarden's.
+// States of a policy in the ConfigMap.
 const (
 	running = "running"
-	loading = "loading" // its module is fetched and compiled; until then it is as if broken
-	broken  = "broken"  // requests that it meets fail by its failurePolicy
-	refused = "refused" // what it matches is not known, so it has no effect
+	loading = "loading" // its module is being fetched and compiled; until then the policy counts as broken
+	broken  = "broken"  // its failurePolicy decides about the requests that it matches
+	refused = "refused" // it is not known what it matches, so it has no effect
 )
 
 // Listing implements feature.State.

@@ -16,9 +16,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// all stands for every group, version, resource, name or namespace. What a
-// writer must be allowed to do cannot be said more exactly where a kind is
-// unknown.
+// all stands for every group, version, resource, name or namespace. It is used in permission
+// checks if a kind is unknown, because nothing more exact is known then.
 const all = "*"
 
 // mayReadKind returns an error unless the writer may get every object of a kind
@@ -75,12 +74,12 @@ func (v *Validator) mayReadParams(ctx context.Context, req *policy.Request, spec
 	case resolveErr != nil:
 		return fmt.Errorf(minimum, fmt.Sprintf("resolve paramKind %v", printed(kind)), who, verb)
 	}
-	// A server has these two in this order, and its users know the text.
+	// An API server fills in the two values in this order, and users know the text.
 	return fmt.Errorf(`user %v does not have "%v" permission on the object referenced by paramRef`, verb, who)
 }
 
-// printed is a paramKind as the server prints it: its internal type has no text
-// of its own.
+// printed returns a paramKind in the form in which the server's error prints its internal type,
+// which has no String method.
 func printed(kind *admissionregistrationv1.ParamKind) any {
 	return &struct{ APIVersion, Kind string }{kind.APIVersion, kind.Kind}
 }
@@ -91,7 +90,7 @@ func (v *Validator) paramKind(ctx context.Context, name string) (*admissionregis
 	if err != nil {
 		return nil, err
 	}
-	// Not decoded as a whole: of a policy that is broken the kind counts, too.
+	// Only the paramKind is decoded, because it matters even if the rest of the policy is broken.
 	kind, found, err := unstructured.NestedStringMap(obj.Object, "spec", "paramKind")
 	if err != nil || !found {
 		return nil, err
@@ -101,8 +100,8 @@ func (v *Validator) paramKind(ctx context.Context, name string) (*admissionregis
 
 var errNoResource = errors.New("no resource of that kind")
 
-// resource is what is read when parameters of a kind are, as exactly as can be
-// said, and what keeps it from being more exact.
+// resource returns the resource that is read for parameters of a kind, as exactly as it is known,
+// and the error because of which it is not more exact.
 func (v *Validator) resource(kind *admissionregistrationv1.ParamKind) (at schema.GroupVersionResource, parseErr, resolveErr error) {
 	gv, err := schema.ParseGroupVersion(kind.APIVersion)
 	if err != nil {
@@ -114,8 +113,8 @@ func (v *Validator) resource(kind *admissionregistrationv1.ParamKind) (at schema
 	return gv.WithResource(all), nil, errNoResource
 }
 
-// authorize asks whether something is allowed. What went wrong with the question
-// is the server's and mapd's own business, except for a refusal to be asked.
+// authorize asks whether something is allowed. Errors of the authorizer are not for the writer to
+// see, except that mapd may not ask.
 func (v *Validator) authorize(ctx context.Context, attrs authorizer.Attributes) (bool, error) {
 	decision, _, err := v.Authorizer.Authorize(ctx, attrs)
 	if err == nil {
@@ -127,5 +126,5 @@ func (v *Validator) authorize(ctx context.Context, attrs authorizer.Attributes) 
 	return false, errors.New("the access check was not answered")
 }
 
-// isMaster reports whether somebody may do everything anyhow.
+// isMaster reports whether a user has all rights by being in system:masters.
 func isMaster(u user.Info) bool { return slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) }

@@ -1,16 +1,14 @@
-// Package policyvalidation answers one question: may this user write this policy or
-// this binding?
+// Package policyvalidation answers one question: may this user write this policy or this binding?
 //
-// Native policies are checked by the API server that stores them. mapd's own
-// kinds are custom resources, of which a server knows no more than a schema, so
-// a validating webhook asks here. The answer is the server's, in its words: the
-// status of a refusal differs from a native one in the group's name only (spec
-// §1.4; k8s.io/kubernetes pkg/registry/admissionregistration,
+// API servers check native policies when they store them. mapd's own kinds are custom resources,
+// of which a server checks only the schema, so a validating webhook calls this package. Its
+// answers have the server's text: the status of a refusal differs from that for a native policy
+// in the name of the group only (spec §1.4; k8s.io/kubernetes pkg/registry/admissionregistration,
 // mutatingadmissionpolicy and mutatingadmissionpolicybinding).
 //
-// What is answered here is a matter of permissions, too: a policy puts what its
-// parameters say into other objects, so whoever makes it read them must be
-// allowed to read them.
+// The check includes permissions: a policy can copy the content of its parameters into other
+// objects, so whoever makes it read them must be allowed to read them. Start reading at
+// Validator.Validate.
 package policyvalidation
 
 import (
@@ -37,31 +35,30 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Validator checks what is written into mapd's own API group. All fields are
-// required. It is safe for concurrent use.
+// Validator checks writes to mapd's own API group. All fields are required. It is safe for
+// concurrent use.
 type Validator struct {
 	Env *cel.Env
-	// Authorizer says what writers may read.
+	// Authorizer answers what the writer may read.
 	Authorizer authorizer.Authorizer
-	// Types say which resource a paramKind is, and what is sure to fail in a
-	// policy.
+	// Types has the resources of paramKinds, and the schemas for warnings.
 	Types *openapi.Types
-	// Policy reads a policy of the own group, which a binding names. It should
-	// ask the API server: of a policy and a binding that are applied together
-	// the one may be too new for a cache as the other comes.
+	// Policy reads the policy of the own group that a binding names. It should ask the API server
+	// and not a cache: if a policy and its binding are applied together, the policy may be too
+	// new for the cache.
 	Policy func(ctx context.Context, name string) (*unstructured.Unstructured, error)
 }
 
 var _ webhook.Validator = (*Validator)(nil)
 
-// Validate returns why an object of the own group may not be stored, nil if it
-// may, and warnings about what is sure to fail, or to have no effect. Requests about anything else, about the status, and deletions are
-// allowed.
+// Validate returns the reason why an object of the own group must not be stored, nil if it may
+// be, and warnings about parts that certainly fail or have no effect. It allows requests for
+// anything else, for the status, and deletions.
 //
-// An update that leaves the spec as it is is allowed. A native server checks it
-// anew, but there it was checked when it was stored. Here it may have come while
-// nobody validated, and its labels, owners and finalizers must be as easy to
-// change as anybody else's, or it could not even be deleted.
+// An update that does not change the spec is allowed. An API server validates native policies
+// again on every update, but it has validated them on creation as well. A policy of the own group
+// may have been stored while mapd was unavailable. Its labels, owners and finalizers must still
+// be editable, or it could not even be deleted.
 func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.Status, []string) {
 	if req.Kind.Group != api.OwnGroup || req.SubResource != "" ||
 		req.Operation != admissionv1.Create && req.Operation != admissionv1.Update ||
@@ -97,13 +94,13 @@ func (v *Validator) Validate(ctx context.Context, req *policy.Request) (*metav1.
 	case errors.As(err, &faults):
 		return status(apierrors.NewInvalid(req.Kind.GroupKind(), req.Object.GetName(), faults.Form())), nil
 	}
-	// In the words of a server that cannot decode a body.
+	// The text of a server that cannot decode a body.
 	return status(apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
 		req.Kind.Kind, req.Kind.Version, req.Kind.Kind, err))), nil
 }
 
-// rolloutChange returns why annotations may not be stored that say how much of an object
-// counts, nil if they may or are as before.
+// rolloutChange returns the reason why the rollout annotations must not be stored. It returns nil
+// if they are valid or unchanged.
 func rolloutChange(req *policy.Request, old *unstructured.Unstructured) *metav1.Status {
 	now, before := req.Object.GetAnnotations(), old.GetAnnotations()
 	if !slices.ContainsFunc(api.RolloutAnnotations, func(key string) bool {
@@ -126,13 +123,13 @@ func status(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus }
 func (v *Validator) policy(ctx context.Context, req *policy.Request, text []byte, old *unstructured.Unstructured) ([]string, error) {
 	var before *admissionregistrationv1.MutatingAdmissionPolicy
 	if old != nil {
-		// What cannot be decoded gives no room to what comes in its place.
+		// If the old object cannot be decoded, nothing in the new one is excused by it.
 		before, _ = policy.Decode(old)
 	}
 	p := compile.CheckPolicy(ctx, text, before, compile.New, v.Env)
 	switch {
 	case p.Object != nil && ctx.Err() != nil:
-		// What is in p.Err may be that it was not compiled to its end.
+		// p.Err may be an interruption of the compiler.
 		return nil, apierrors.NewTimeoutError("the policy's expressions could not be compiled in time", 0)
 	case p.Err != nil:
 		return nil, p.Err
@@ -146,17 +143,17 @@ func (v *Validator) policy(ctx context.Context, req *policy.Request, text []byte
 	return v.warnings(ctx, p.Object), nil
 }
 
-// warnings are what a native server does not say, because it looks at no schema: what mapd
-// lint finds and is certain of.
+// warnings returns warnings that an API server does not have, because it checks no schema: the
+// findings of mapd lint that are certain.
 func (v *Validator) warnings(ctx context.Context, obj *admissionregistrationv1.MutatingAdmissionPolicy) []string {
 	p, err := policy.Compile(obj, policy.Deps{Env: v.Env.Within(ctx), Types: v.Types})
 	if err != nil {
-		return nil // kept from before, see policy.ValidateUpdate; or there is no time left
+		return nil // unchanged errors, see policy.ValidateUpdate, or no time left
 	}
 	return texts(lint.Certain(ctx, p, v.Env, v.Types))
 }
 
-// maxWarnings bounds the warnings of one answer: a server cuts them off at 4 KiB.
+// maxWarnings bounds the warnings of one answer: an API server passes on 4 KiB of warnings.
 const maxWarnings = 20
 
 func texts(warnings []policy.Warning) (out []string) {
@@ -173,8 +170,8 @@ func texts(warnings []policy.Warning) (out []string) {
 	return out
 }
 
-// binding validates a binding. The server looks at its paramRef again with every
-// update, the old one being equal or not: it compares addresses.
+// binding validates a binding. The permission check for paramRef is repeated on every update, as
+// in an API server, which compares addresses there and so always finds a change.
 func (v *Validator) binding(ctx context.Context, req *policy.Request, text []byte) ([]string, error) {
 	b := compile.NewBinding(text, compile.New)
 	faults := api.FaultsOf(b.Err)
@@ -182,7 +179,7 @@ func (v *Validator) binding(ctx context.Context, req *policy.Request, text []byt
 		return nil, b.Err
 	}
 	if req.Operation == admissionv1.Update {
-		// A name does not change; the server refuses reserved ones to newcomers.
+		// Names cannot change, and reserved names are refused for new objects only.
 		faults = faults[:len(faults)-len(api.ValidateReservedName(b.Object.Name))]
 	}
 	if len(faults) == 0 && b.Object.Spec.ParamRef != nil {

@@ -1,6 +1,6 @@
-// Package providers reads the Providers of external data that are stored in a cluster, and
-// hands those that are valid to the client that asks them (internal/externaldata). It is a
-// feature of `mapd serve` (internal/cluster/feature).
+// Package providers reads the Providers of external data that are stored in a cluster, and passes
+// the valid ones to the client that calls them (internal/externaldata). It is a feature of `mapd
+// serve` (internal/cluster/feature).
 package providers
 
 import (
@@ -29,8 +29,8 @@ type Feature struct {
 	isSet  atomic.Bool
 }
 
-// provider is a Provider as it is stored, and as it applies: if the stored one is not valid,
-// the last one that was. Gatekeeper does the same (Gatekeeper spec §11.1).
+// provider is a stored Provider and the version of it that applies: if the stored one is not
+// valid, the last one that was. Gatekeeper does the same (Gatekeeper spec §11.1).
 type provider = feature.Decoded[legacy.Provider]
 
 var decoder = feature.Decoder[legacy.Provider]{
@@ -38,8 +38,8 @@ var decoder = feature.Decoder[legacy.Provider]{
 	Says: func(u *unstructured.Unstructured) string { return u.GetAnnotations()[legacy.SideEffectsAnnotation] },
 }
 
-// New returns a Feature that has not started. It calls set with the Providers that are
-// valid, by name, and how many others there are, at first and after each change.
+// New returns a Feature that has not started. Initially and after each change, it calls set with
+// the valid Providers by name, and the number of the others.
 func New(set func(valid []*legacy.Provider, refused int)) *Feature { return &Feature{set: set} }
 
 // Name implements feature.Feature.
@@ -57,7 +57,7 @@ func (p *Feature) Run(ctx context.Context) { p.mirror.Run(ctx) }
 // Look implements feature.Feature.
 func (p *Feature) Look() { p.mirror.Look() }
 
-// Update implements feature.Feature. What was set stays until all Providers have been read.
+// Update implements feature.Feature. It calls set only after all Providers have been read.
 func (p *Feature) Update(context.Context, bool) bool {
 	list := feature.Sorted(p.mirror)
 	if p.mirror.Settled() != nil || p.isSet.Load() && slices.Equal(list, p.list) {

@@ -23,25 +23,25 @@ import (
 )
 
 const (
-	// accessTTL is how long the answer to one question of an Access is used again.
+	// accessTTL is how long an Access reuses the answer to a question.
 	accessTTL = 10 * time.Second
-	// maxAccess bounds how many granted answers an Access keeps, and how many refused ones.
+	// maxAccess bounds the cached granted answers, and the cached refused ones.
 	maxAccess = 256
-	// How often one caller can make an Access ask the API server, per second: anybody who
-	// reaches mapd's port can send tokens.
+	// accessRate and the burst bound how often one caller can make an Access ask the API server,
+	// per second: anybody who reaches mapd's port can send tokens.
 	accessRate  = 5
 	accessBurst = 20
-	// How often all callers from other machines can, together.
+	// accessRateOfAll and its burst are the same for all callers from other machines together.
 	accessRateOfAll  = 50
 	accessBurstOfAll = 200
-	// maxCallers bounds how many callers have a bucket of their own.
+	// maxCallers bounds the callers that have their own bucket.
 	maxCallers = 1024
 )
 
-// Access decides who may read what mapd serves besides reviews, as components of
-// Kubernetes decide who may read their metrics: a TokenReview for mapd's own audience says
-// who has sent a token, and a SubjectAccessReview whether that user may get the path. It is
-// safe for concurrent use.
+// Access decides who may read what mapd serves besides reviews, in the same way as Kubernetes
+// components protect their metrics: a TokenReview for mapd's own audience tells who has sent a
+// token, and a SubjectAccessReview whether that user may get the path. It is safe for concurrent
+// use.
 type Access struct {
 	tokens     authenticationclient.TokenReviewInterface
 	authorizer authorizer.Authorizer
@@ -49,8 +49,8 @@ type Access struct {
 	mu      sync.Mutex
 	all     bucket
 	callers map[netip.Prefix]bucket
-	// Who floods an Access with tokens that are refused displaces no answer in granted,
-	// since these are of users who have the right.
+	// Many refused tokens displace no answer in granted, because granted has only answers for
+	// users with the right.
 	granted map[question]time.Time
 	refused map[question]answer
 }
@@ -75,9 +75,9 @@ func NewAccess(kube kubernetes.Interface) *Access {
 }
 
 // Authorize returns nil if the user with this token may get the path, and otherwise a
-// *webhook.ReviewError: 401 without a token for mapd's audience that the API server knows,
-// 403 without the right, 429 if this caller sends too many tokens, 503 if the API server
-// does not answer. Answers of the API server are used again for seconds.
+// *webhook.ReviewError: 401 for a token that the API server does not know for mapd's audience,
+// 403 without the right, 429 if this caller sends too many tokens, 503 if the API server does not
+// answer. It reuses answers of the API server for some seconds.
 func (a *Access) Authorize(ctx context.Context, from netip.Prefix, token, path string) error {
 	now := time.Now()
 	if err := bearer.Check(token, now); err != nil {
@@ -95,8 +95,8 @@ func (a *Access) Authorize(ctx context.Context, from netip.Prefix, token, path s
 	return err
 }
 
-// begin returns the answer to a question if it is known. Otherwise the caller may ask the
-// API server, unless there is an error.
+// begin returns the cached answer to a question; known is false if there is none. Then the caller
+// may ask the API server, unless err is not nil.
 func (a *Access) begin(q question, from netip.Prefix, now time.Time) (err error, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,21 +107,22 @@ func (a *Access) begin(q question, from netip.Prefix, now time.Time) (err error,
 	if was, ok := a.refused[q]; ok && now.Sub(was.at) < accessTTL {
 		return was.err, true
 	}
-	// Only who has the right can send a token that was granted it. Whoever else asks from the
-	// same address must not keep this user out.
+	// A cached granted answer needs no rate limit: only a user with the right can send that
+	// token, and other callers from the same address must not block this user.
 	if granted || a.admit(from, now) {
 		return nil, false
 	}
 	return refused(http.StatusTooManyRequests, "too many tokens from your address have to be checked; try again in a second"), false
 }
 
-// loopback is the caller that all loopback addresses are.
+// loopback is the bucket of all loopback addresses.
 var loopback = netip.MustParsePrefix("127.0.0.1/32")
 
-// admit reports whether a caller may make mapd ask the API server. The caller holds a.mu.
+// admit reports whether a caller may make mapd ask the API server. The caller of admit holds
+// a.mu.
 //
-// Commands reach replicas by port-forward, that is from the loopback address of the Pod.
-// What comes from other machines cannot use up their share.
+// Commands reach replicas by port-forward, that is from the Pod's loopback address. Callers from
+// other machines cannot use up the share of these.
 func (a *Access) admit(from netip.Prefix, now time.Time) bool {
 	local := from.Addr().IsLoopback()
 	if local {
@@ -135,7 +136,7 @@ func (a *Access) admit(from netip.Prefix, now time.Time) bool {
 			}
 		}
 		if len(a.callers) >= maxCallers {
-			from = netip.Prefix{} // a bucket for all that find no place
+			from = netip.Prefix{} // callers beyond maxCallers share a bucket
 			own = a.callers[from]
 		}
 	}
@@ -144,7 +145,7 @@ func (a *Access) admit(from netip.Prefix, now time.Time) bool {
 	return ok && (local || a.all.take(now, accessRateOfAll, accessBurstOfAll))
 }
 
-// remember keeps an answer.
+// remember caches an answer.
 func (a *Access) remember(q question, err error, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,12 +176,12 @@ func (a *Access) ask(ctx context.Context, token, path string) error {
 	}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		// The error's text is for mapd's operator: it may hold addresses.
+		// The text of the error is for mapd's operator only, because it may contain addresses.
 		return refused(http.StatusServiceUnavailable, "the API server cannot be asked about the token")
 	case !review.Status.Authenticated || review.Status.User.Username == "":
 		return refused(http.StatusUnauthorized, "the API server does not know the token")
 	case !slices.Contains(review.Status.Audiences, bearer.Audience):
-		// So says a server that has checked the token for itself.
+		// An API server that has checked the audience says so in its answer.
 		return refused(http.StatusUnauthorized, "the API server does not say that the token is for the audience %s", bearer.Audience)
 	}
 	who := review.Status.User
@@ -206,7 +207,7 @@ func refused(code int, format string, args ...any) error {
 
 // bucket is a token bucket. The zero bucket is full.
 type bucket struct {
-	missing float64 // how many tokens were taken and have not come back by at
+	missing float64 // tokens that were taken and had not come back at the time at
 	at      time.Time
 	rate    float64
 }

@@ -12,9 +12,8 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// NewAuthorizer asks the server by SubjectAccessReview what it would ask its own
-// authorizers (spec §12, G11). Nothing is remembered between calls: the engine
-// does that for each request.
+// NewAuthorizer returns an authorizer that asks the API server by SubjectAccessReview (spec §12,
+// G11). It caches nothing: the engine caches answers for each request.
 func NewAuthorizer(client kubernetes.Interface) authorizer.Authorizer {
 	return &reviewer{client.AuthorizationV1().SubjectAccessReviews()}
 }
@@ -23,8 +22,8 @@ type reviewer struct {
 	reviews authorizationclient.SubjectAccessReviewInterface
 }
 
-// Authorize implements authorizer.Authorizer. Like the server's own webhook
-// authorizer it has no opinion when it cannot ask.
+// Authorize implements authorizer.Authorizer. Like an API server's own webhook authorizer, it has
+// no opinion if the question fails.
 func (r *reviewer) Authorize(ctx context.Context, attrs authorizer.Attributes) (authorizer.Decision, string, error) {
 	review, err := r.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: reviewSpec(attrs)}, metav1.CreateOptions{})
 	if err != nil {
@@ -44,9 +43,8 @@ func (r *reviewer) EvaluateConditions(context.Context, authorizer.ConditionsAwar
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// outcome reads the server's answer. A decision and an error do not exclude one
-// another (k8s.io/kubernetes pkg/registry/authorization/subjectaccessreview:
-// Create writes both).
+// outcome converts the status of a review. A status may have both a decision and an error
+// (k8s.io/kubernetes pkg/registry/authorization/subjectaccessreview: Create writes both).
 func outcome(status authorizationv1.SubjectAccessReviewStatus) (authorizer.Decision, string, error) {
 	var err error
 	if status.EvaluationError != "" {
@@ -63,7 +61,7 @@ func outcome(status authorizationv1.SubjectAccessReviewStatus) (authorizer.Decis
 	return authorizer.DecisionNoOpinion, status.Reason, err
 }
 
-// reviewSpec says in a review's words what is asked for.
+// reviewSpec converts the attributes of a request to the spec of a review.
 func reviewSpec(attrs authorizer.Attributes) authorizationv1.SubjectAccessReviewSpec {
 	var spec authorizationv1.SubjectAccessReviewSpec
 	if user := attrs.GetUser(); user != nil {
@@ -97,9 +95,9 @@ func reviewSpec(attrs authorizer.Attributes) authorizationv1.SubjectAccessReview
 	return spec
 }
 
-// fieldRequirements are those parts of a field selector that a review can carry.
-// A selector only narrows what is asked for, so to leave out a part that could
-// not be parsed or said asks for more, never for less.
+// fieldRequirements returns those requirements of a field selector that a review can express. A
+// selector only narrows the request, so leaving out a requirement asks for more rights, never for
+// fewer.
 func fieldRequirements(attrs authorizer.Attributes) []metav1.FieldSelectorRequirement {
 	requirements, _ := attrs.GetFieldSelector()
 	var out []metav1.FieldSelectorRequirement
@@ -118,7 +116,7 @@ func fieldRequirements(attrs authorizer.Attributes) []metav1.FieldSelectorRequir
 	return out
 }
 
-// labelRequirements are those parts of a label selector that a review can carry.
+// labelRequirements returns those requirements of a label selector that a review can express.
 func labelRequirements(attrs authorizer.Attributes) []metav1.LabelSelectorRequirement {
 	requirements, _ := attrs.GetLabelSelector()
 	var out []metav1.LabelSelectorRequirement

@@ -13,21 +13,21 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// BreakerState is the breaker of a policy. A policy without the annotation has none, and
-// may still have a void Trip in its status.
+// BreakerState is the state of a policy's breaker. A policy without the annotation has no
+// breaker, but its status may still have a void Trip.
 type BreakerState struct {
-	// Trip is why the policy is not enforced; nil if its breaker has not tripped.
+	// Trip is the reason why the policy is not enforced; nil if its breaker has not tripped.
 	Trip *breaker.Trip
-	// Own is Trip if this replica counted and has not written it to the status. Written
-	// takes in the version of the policy whose status has it.
+	// Own is Trip if this replica's own count tripped the breaker and the status does not have
+	// the Trip yet. The caller that writes the status passes the new version of the policy to
+	// Written.
 	Own     *breaker.Trip
 	Written func(version string)
-	// Void says that the status has a Trip of another version of the policy, which has
-	// no effect.
+	// Void: the status has a Trip of another version of the policy, which has no effect.
 	Void bool
 }
 
-// withBreaker gives a compiled policy the Breaker that its author asked for.
+// withBreaker adds the Breaker that the policy's annotation asks for.
 func (r *policyResult) withBreaker(text []byte) *policyResult {
 	limits := r.policy.Rollout().Breaker
 	if limits == nil {
@@ -35,20 +35,20 @@ func (r *policyResult) withBreaker(text []byte) *policyResult {
 	}
 	var object map[string]any
 	if json.Unmarshal(text, &object) != nil {
-		return r // it is not even JSON
+		return r // not JSON, so there are no annotations
 	}
 	r.breaker = breaker.New(*limits, breaker.DigestOf(object))
 	return r
 }
 
-// trip returns what came of the same text, as it runs once its Breaker has tripped.
+// trip returns the result for the same policy with a tripped breaker: not enforced.
 func (r *policyResult) trip() *policyResult {
 	return &policyResult{
 		policy: r.policy.Tripped(), group: r.group, errs: r.errs, nowhere: r.nowhere, breaker: r.breaker, closed: r,
 	}
 }
 
-// storedTrip returns the Trip in the status of the policy, nil if there is none or it is void.
+// storedTrip returns the Trip in the policy's status, nil if there is none or it is void.
 func (p *compiledPolicy) storedTrip() *breaker.Trip {
 	if t := breaker.TripOf(p.object); p.breaker != nil && t != nil && t.Digest == p.breaker.Digest() {
 		return t
@@ -56,7 +56,7 @@ func (p *compiledPolicy) storedTrip() *breaker.Trip {
 	return nil
 }
 
-// breakerState returns the state of the policy's Breaker.
+// breakerState returns the state of the policy's breaker.
 func (p *compiledPolicy) breakerState() BreakerState {
 	s := BreakerState{Trip: p.storedTrip()}
 	s.Void = s.Trip == nil && breaker.TripOf(p.object) != nil
@@ -69,8 +69,8 @@ func (p *compiledPolicy) breakerState() BreakerState {
 	return s
 }
 
-// switchBreakers makes policies run as their Breakers and their statuses say, and reports
-// whether any runs in another way than before.
+// switchBreakers makes policies run as their breakers and statuses say, and reports whether that
+// has changed for any policy.
 func (c *catalogue) switchBreakers() (changed bool) {
 	var next []*compiledPolicy
 	for i, p := range c.policies {
@@ -80,7 +80,7 @@ func (c *catalogue) switchBreakers() (changed bool) {
 		stored := p.storedTrip()
 		own, version := p.breaker.Own()
 		if own != nil && stored == nil && version != "" && !watch.Older(p.object, &metav1.ObjectMeta{ResourceVersion: version}) {
-			own = nil // somebody has deleted it from the status
+			own = nil // somebody has removed it from the status
 		}
 		tripped := stored != nil || own != nil
 		if tripped {
@@ -105,8 +105,8 @@ func (c *catalogue) switchBreakers() (changed bool) {
 	return next != nil
 }
 
-// breakers returns the Breakers of all policies, nil if there are none, and by policy
-// whether it has tripped.
+// breakers returns the Breakers of all policies, nil if there are none, and for each of these
+// policies whether its breaker has tripped.
 func (c *catalogue) breakers() (all breaker.Set, tripped map[string]bool) {
 	for _, p := range c.policies {
 		if p.breaker == nil {
@@ -140,7 +140,7 @@ func (j *joined) counting(all breaker.Set) *breaker.Set {
 	return &own
 }
 
-// count counts what enforced policies with a Breaker did.
+// count passes the results of enforced policies to their Breakers.
 func (a *admitter) count(ctx context.Context, req *policy.Request, set breaker.Set, d *engine.Decision) {
 	tripped := set.Count(d.Steps, ctx.Err() == nil && req.Memory.Refused() == nil)
 	for name, trip := range tripped {

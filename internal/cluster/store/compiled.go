@@ -13,15 +13,15 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Compiled is the policies and bindings of Kubernetes' own group, compiled as those of
-// mapd's are.
+// Compiled compiles the policies and bindings of Kubernetes' own group, in the same way as those
+// of mapd's group.
 type Compiled struct {
 	Policies, Bindings *watch.Mirror[*stored]
 
 	compiler compiler
 }
 
-// NewCompiled returns what nobody has read yet.
+// NewCompiled returns a Compiled that has not read anything.
 func NewCompiled(d feature.Deps) *Compiled {
 	mirror := func(kind string) *watch.Mirror[*stored] {
 		return watch.New(watch.Options[*stored]{
@@ -32,24 +32,24 @@ func NewCompiled(d feature.Deps) *Compiled {
 	return &Compiled{Policies: mirror(api.PolicyKind), Bindings: mirror(api.BindingKind), compiler: compiler{deps: d.Policy, slow: newSlow(d.Changed)}}
 }
 
-// Update takes in what has changed, and reports whether anything has.
+// Update compiles changed policies and bindings, and reports whether there were any.
 func (c *Compiled) Update() bool {
 	bindings := changes(c.compiler.bindings, c.Bindings)
 	work := c.compiler.update(changes(c.compiler.policies, c.Policies), bindings)
 	return work.changed || len(bindings) > 0
 }
 
-// Stage runs the policies as of the last Update.
+// Stage returns a stage that runs the policies as of the last Update.
 func (c *Compiled) Stage(sources binding.Sources) (engine.Stage, error) {
 	return c.compiler.catalogue.stage(sources)
 }
 
-// ParamKinds are the kinds of the parameters that bindings name.
+// ParamKinds returns the kinds of the parameters that the bindings name.
 func (c *Compiled) ParamKinds() []schema.GroupVersionKind {
 	return paramKinds(map[webhook.ID]*joined{{}: wholeShare(&c.compiler.catalogue)})
 }
 
-// Problems says which policies and bindings cannot be used here, and why.
+// Problems describes the policies and bindings that cannot be used here.
 func (c *Compiled) Problems() (out []string) {
 	for _, p := range c.compiler.policies {
 		if len(p.errs) > 0 && !p.pending {

@@ -27,44 +27,42 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// compiler keeps the results of compiling policies and bindings, and compiles only
-// what has changed. One goroutine uses it at a time.
+// compiler compiles policies and bindings that have changed, and keeps the results for the
+// others. It is not safe for concurrent use.
 type compiler struct {
 	deps policy.Deps
-	slow *slow // made by the first update if it is nil
+	slow *slow // the first update creates it if it is nil
 	catalogue
-	reaches []*webhookconfig.Reach // of the bindings
+	reaches []*webhookconfig.Reach // one for each binding
 }
 
 // catalogue is all policies and bindings. Its lists are replaced, never modified.
 type catalogue struct {
 	policies []*compiledPolicy  // by name
 	bindings []*compiledBinding // by name
-	// named holds, for each binding, the index of the policy that it names, -1 if
-	// there is none.
+	// named has the index of each binding's policy, -1 if it does not exist.
 	named []int
-	// entries are the webhook entries that policies need, and ids says for each
-	// binding in which of them its policy acts by it: the zero ID, if in none.
+	// entries are the webhook entries that policies need. ids has the entry in which each
+	// binding's policy runs because of that binding; the zero ID if there is none.
 	entries []*webhookconfig.Entry
 	ids     []webhook.ID
 }
 
-// stored is a policy or a binding as the server holds it, in two parts: as trees
-// all of it would take several times the space.
+// stored is a stored policy or binding. Only a part is decoded, because a decoded object takes
+// several times the memory of its JSON.
 type stored struct {
 	name string
-	// object is its metadata and status.
+	// object has the metadata and the status.
 	object *unstructured.Unstructured
-	// text is everything else, its name and what its annotations say about how much of it
-	// counts, as JSON with sorted keys.
+	// text has everything else, with the name and the annotations that influence the effect, as
+	// JSON with sorted keys.
 	text []byte
 }
 
-// keepStored splits an object, which it modifies. What nobody reads is dropped:
-// who owns which field, and the copy that kubectl apply makes of an object in
-// itself.
+// keepStored splits an object, which it modifies. It drops managedFields and the annotation of
+// kubectl apply, which nobody reads.
 func keepStored(u *unstructured.Unstructured, old *stored) *stored {
-	// What a list brings again, as after a broken connection, is no change.
+	// A repeated list, for example after a lost connection, is no change.
 	if old != nil && old.object.GetUID() == u.GetUID() && old.object.GetResourceVersion() == u.GetResourceVersion() {
 		return old
 	}
@@ -73,7 +71,7 @@ func keepStored(u *unstructured.Unstructured, old *stored) *stored {
 	rest["metadata"] = readMetadata(u)
 	text, err := json.Marshal(rest)
 	if err != nil {
-		text = nil // a broken one then; but it has come as JSON
+		text = nil // counts as a broken policy; it cannot happen, because the object was JSON
 	}
 	maps.DeleteFunc(u.Object, func(field string, _ any) bool {
 		return field != "apiVersion" && field != "kind" && field != "metadata" && field != "status"
@@ -86,7 +84,7 @@ func keepStored(u *unstructured.Unstructured, old *stored) *stored {
 	return &stored{name: u.GetName(), object: u, text: text}
 }
 
-// readMetadata returns the metadata that matters to requests.
+// readMetadata returns the metadata that influences requests.
 func readMetadata(u *unstructured.Unstructured) map[string]any {
 	out := map[string]any{"name": u.GetName()}
 	var annotations map[string]any
@@ -102,31 +100,30 @@ func readMetadata(u *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// compiledPolicy is one policy as it is stored and what came of it.
+// compiledPolicy is a stored policy with the result of compiling it.
 type compiledPolicy struct {
 	*stored
 	*policyResult
 }
 
-// policyResult is what came of a policy's text. Versions of the policy that differ
-// in their metadata or status only share it.
+// policyResult is the result of compiling a policy's text. Versions of a policy that differ in
+// their metadata or status only share it.
 type policyResult struct {
 	policy *policy.Policy
 	group  webhook.Group
 	errs   []error
-	// nowhere: it is unknown which requests the policy is about, so it has no
-	// effect on any.
+	// nowhere: it is unknown which requests the policy matches, so it has no effect on any.
 	nowhere bool
-	// pending says that it is not known yet what will come of it.
+	// pending: the policy is still being compiled.
 	pending  bool
 	warnings warnings
-	// breaker is nil unless the author asked for one. Once it has tripped, closed is what
-	// came of the policy before; else it is nil.
+	// breaker is nil unless the policy's annotation asks for one. After it has tripped, closed is
+	// the result from before; otherwise closed is nil.
 	breaker *breaker.Breaker
 	closed  *policyResult
 }
 
-// compiledBinding is one binding as it is stored and what came of it.
+// compiledBinding is a stored binding with the result of compiling it.
 type compiledBinding struct {
 	*stored
 	*bindingResult
@@ -134,14 +131,15 @@ type compiledBinding struct {
 
 type bindingResult struct {
 	policyName string
-	binding    *binding.Binding // nil if it cannot apply
+	binding    *binding.Binding // nil if the binding has no effect
 	err        error
-	// reach is what it reaches together with of; the loop keeps both.
+	// reach has the requests that the binding and its policy of match; divide keeps both up to
+	// date.
 	reach *webhookconfig.Reach
 	of    *policyResult
 }
 
-// broken counts the policies that cannot run.
+// broken returns the number of policies that cannot run.
 func (c *catalogue) broken() int {
 	n := 0
 	for _, p := range c.policies {
@@ -155,22 +153,22 @@ func (c *catalogue) broken() int {
 func (p *compiledPolicy) key() string  { return p.stored.name }
 func (b *compiledBinding) key() string { return b.stored.name }
 
-// source identifies a version of an object.
+// source identifies the version of an object.
 func (s *stored) source() *stored { return s }
 
-// compiled says how much work an update was.
+// compiled describes what an update did.
 type compiled struct {
-	policies, bindings int      // decoded and compiled
+	policies, bindings int      // number of compiled ones
 	broken             []string // the policies among them that cannot run, by name
-	changed            bool     // whether any policy is another, or runs otherwise, than before
+	changed            bool     // a policy has changed, or runs in another way than before
 }
 
-// update takes in what has changed; nil is what is gone.
+// update compiles changed policies and bindings; a nil value means that the object is gone.
 func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 	var work compiled
 	changed := c.compile(policies, &work.policies)
 	work.changed = len(changed) > 0
-	renamed := false // a policy comes or goes
+	renamed := false // a policy was added or deleted
 	for name, p := range changed {
 		old, ok := find(c.policies, name)
 		renamed = renamed || ok != (p != nil)
@@ -197,9 +195,9 @@ func (c *compiler) update(policies, bindings map[string]*stored) compiled {
 	return work
 }
 
-// compile returns what came of policies that have changed and, of some that changed
-// before, has been found out by now. A policy that is still being compiled stays as it
-// was, or cannot run if it is new; it is a change the next time, too.
+// compile returns the results for changed policies, including those of earlier updates that have
+// been finished since. A policy that is still being compiled stays as it was, or cannot run if it
+// is new.
 func (c *compiler) compile(policies map[string]*stored, count *int) map[string]*compiledPolicy {
 	if c.slow == nil {
 		c.slow = newSlow(func() {})
@@ -236,8 +234,8 @@ func (c *compiler) compile(policies map[string]*stored, count *int) map[string]*
 	return changed
 }
 
-// divide finds out which entries there have to be. They stay the same ones if
-// nothing has changed that matters to them.
+// divide computes the webhook entries. Entries whose policies have not changed stay the same
+// pointers.
 func (c *compiler) divide() {
 	reaches := make([]*webhookconfig.Reach, len(c.bindings))
 	for i, b := range c.bindings {
@@ -252,7 +250,7 @@ func (c *compiler) divide() {
 					reach = reach.Dispensable()
 				}
 				if i < len(c.reaches) && reach.Equal(c.reaches[i]) {
-					reach = c.reaches[i] // few edits concern what is reached
+					reach = c.reaches[i] // most edits do not change the matched requests
 				}
 				b.of, b.reach = p.policyResult, reach
 			}
@@ -271,8 +269,8 @@ func (c *compiler) divide() {
 	}
 }
 
-// holds says whether a policy is there and, unless it is empty, a binding that
-// names it.
+// holds reports whether a policy exists and, if bindingName is not empty, a binding of that name
+// for it.
 func (c *catalogue) holds(policyName, bindingName string) bool {
 	if _, ok := find(c.policies, policyName); !ok || bindingName == "" {
 		return ok
@@ -281,7 +279,7 @@ func (c *catalogue) holds(policyName, bindingName string) bool {
 	return ok && b.policyName == policyName
 }
 
-// resolve finds the policy of each binding.
+// resolve returns the index of each binding's policy.
 func (c *catalogue) resolve() []int {
 	index := make(map[string]int, len(c.policies))
 	for i, p := range c.policies {
@@ -298,7 +296,7 @@ func (c *catalogue) resolve() []int {
 	return named
 }
 
-// bound says of each policy whether a binding that can apply names it.
+// bound reports, for each policy, whether a binding with an effect names it.
 func (c *catalogue) bound() []bool {
 	bound := make([]bool, len(c.policies))
 	for i, b := range c.bindings {
@@ -309,8 +307,7 @@ func (c *catalogue) bound() []bool {
 	return bound
 }
 
-// compileAll compiles objects on all cores, and counts those for which there was
-// something to do.
+// compileAll compiles objects on all cores. It counts the objects that had to be compiled.
 func compileAll[T any](objects map[string]*stored, compile func(name string, now *stored) (*T, bool), count *int) map[string]*T {
 	if len(objects) == 0 {
 		return nil
@@ -336,7 +333,7 @@ func compileAll[T any](objects map[string]*stored, compile func(name string, now
 	return out
 }
 
-// listed is what lists by name hold.
+// listed is an element of a list that is sorted by name.
 type listed interface{ key() string }
 
 func find[T listed](list []T, name string) (found T, ok bool) {
@@ -351,8 +348,8 @@ func search[T listed](list []T, name string) (int, bool) {
 	return slices.BinarySearchFunc(list, name, func(t T, name string) int { return cmp.Compare(t.key(), name) })
 }
 
-// changes returns what w holds that is not in list or another object there, and
-// nil for what it holds no longer. list is what came of it the last time.
+// changes returns the items of w that differ from those in list, and nil for each item of list
+// that w does not have. list has the results for an earlier w.
 func changes[T interface {
 	listed
 	source() *stored
@@ -393,7 +390,7 @@ func changes[T interface {
 	return out
 }
 
-// merge returns the list with what has changed; nil is what is gone.
+// merge returns list with the changed items replaced or added; a nil item is removed.
 func merge[T any, P interface {
 	*T
 	listed
@@ -416,11 +413,10 @@ func merge[T any, P interface {
 	return out
 }
 
-// compilePolicy makes of a stored policy what can be made of it. Whoever stored
-// it had it validated, unless our webhook was down at that time or the policy was
-// written for a later version than ours.
+// compilePolicy compiles a stored policy. Usually it was validated when it was stored. It was not
+// if mapd's webhook was unavailable then, or if it was written for a later version of mapd.
 func compilePolicy(ctx context.Context, name string, text []byte, deps policy.Deps) (result *policyResult) {
-	// One policy must not take all others down with it.
+	// A panic for one policy must not stop all others.
 	defer func() {
 		if v := recover(); v != nil {
 			result = brokenPolicy(readable(name, text), fmt.Errorf("panic while compiling: %s", engine.PanicText(v)))
@@ -437,8 +433,8 @@ func compilePolicy(ctx context.Context, name string, text []byte, deps policy.De
 }
 
 func brokenPolicy(obj *admissionregistrationv1.MutatingAdmissionPolicy, err error) *policyResult {
-	// A policy without rules would match everything (spec §2.1: no rules are no
-	// restriction) or be an error of every request.
+	// A policy without rules would match every request (spec §2.1: no rules are no restriction),
+	// or be an error for each.
 	if obj.Spec.MatchConstraints == nil {
 		obj.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
 		api.SetMatchDefaults(obj.Spec.MatchConstraints)
@@ -450,11 +446,11 @@ func brokenPolicy(obj *admissionregistrationv1.MutatingAdmissionPolicy, err erro
 	}
 }
 
-// readable is what can be read of a policy that may not be one: fields that are
-// unknown or of a wrong type are left out.
+// readable decodes a policy that may be invalid: it leaves out fields that are unknown or have a
+// wrong type.
 func readable(name string, text []byte) *admissionregistrationv1.MutatingAdmissionPolicy {
 	obj := &admissionregistrationv1.MutatingAdmissionPolicy{}
-	// It goes on behind a field of a wrong type, and tells of it in the end.
+	// json.Unmarshal continues after a field of a wrong type, and returns the error at the end.
 	_ = json.Unmarshal(text, obj)
 	obj.TypeMeta = metav1.TypeMeta{APIVersion: api.NativeGroup + "/v1", Kind: api.PolicyKind}
 	obj.ObjectMeta = metav1.ObjectMeta{Name: name, Annotations: obj.Annotations}
@@ -466,17 +462,16 @@ func readable(name string, text []byte) *admissionregistrationv1.MutatingAdmissi
 	return obj
 }
 
-// compileBinding makes of a stored binding what can be made of it. One that is
-// invalid still applies as it would on a server that holds it, where a selector
-// that does not parse is an error of each request that it might have matched;
-// leaving it out would let pass what its policy must not miss.
+// compileBinding compiles a stored binding. An invalid one is still applied, as by an API server
+// that has stored it: a selector that cannot be parsed is an error for each request that it might
+// match. Ignoring the binding would let requests pass without their policy.
 func compileBinding(text []byte) (result *bindingResult) {
 	var head struct {
 		Spec struct {
 			PolicyName string `json:"policyName"`
 		} `json:"spec"`
 	}
-	_ = json.Unmarshal(text, &head) // whatever else is wrong with it
+	_ = json.Unmarshal(text, &head) // the name may be readable even if the rest is not
 	policyName := head.Spec.PolicyName
 	result = &bindingResult{policyName: policyName}
 	defer func() {

@@ -21,45 +21,44 @@ import (
 )
 
 const (
-	// handover is how long after the configuration has reached us it may take to
-	// reach every API server.
+	// handover is how long it may take, after a replica has seen the configuration, until every
+	// API server uses it.
 	handover = 500 * time.Millisecond
-	// blindHandover is how long a policy stays where it was if the configuration
-	// cannot be read.
+	// blindHandover is how long a policy stays in its old entry if the configuration cannot be
+	// read.
 	blindHandover = 10 * time.Second
 )
 
 var configurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 
-// moves keeps a policy in the entry that it has left by one of its bindings, until the
-// webhook configuration has what the new entry needs: API servers call the old one until
-// then. The replica that writes the configuration may be down at that moment, and a
-// policy with failurePolicy Fail promises that no request bypasses it.
+// moves keeps a policy in the entry that it has left because of one of its bindings, until the
+// webhook configuration has what the new entry needs: until then API servers call the old entry.
+// This may take long if no replica can write the configuration, and a policy with failurePolicy
+// Fail promises that no request bypasses it.
 //
-// A policy in two entries may act twice on one request if servers know both. That is
-// brief, since servers learn of both entries by one write.
+// A policy in two entries may run twice for one request if API servers know both entries. That is
+// brief, because API servers learn of both entries by one write.
 type moves struct {
-	// base has the fields that all entries have in common.
+	// base has the common fields of all entries.
 	base admissionregistrationv1.MutatingWebhook
 	// configuration is the webhook configuration that API servers use.
 	configuration *watch.Mirror[routing]
-	// pending says that a change of the configuration may end a move; always, that every
-	// change matters.
+	// pending: a change of the configuration may end a move. always: every change of it matters.
 	pending, always atomic.Bool
 
-	// The rest belongs to the loop.
+	// Only update uses the following field.
 	moved map[string]*move // by binding
 }
 
-// A routing has, by the name of an entry, the fields of a configuration that decide
-// which requests API servers send to it.
+// A routing maps the name of an entry to those fields of a configuration that decide which
+// requests API servers send.
 type routing map[string]admissionregistrationv1.MutatingWebhook
 
-// A move is one policy that has left an entry by one of its bindings.
+// A move is a policy that has left an entry because of one of its bindings.
 type move struct {
-	left  []webhook.ID // all entries that it has left, in order
+	left  []webhook.ID // all entries that it has left so far, in order
 	since time.Time
-	known time.Time // since when the configuration has what the new entry needs; zero if it lacks it
+	known time.Time // since when the configuration has what the new entry needs; zero: it does not
 }
 
 // newMoves returns moves that call again when a move may have ended.
@@ -94,7 +93,7 @@ func routings(c *admissionregistrationv1.MutatingWebhookConfiguration) routing {
 		route := admissionregistrationv1.MutatingWebhook{Rules: w.Rules, MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector}
 		for _, s := range []**metav1.LabelSelector{&route.NamespaceSelector, &route.ObjectSelector} {
 			if *s == nil {
-				*s = &metav1.LabelSelector{} // as a server stores it
+				*s = &metav1.LabelSelector{} // the default that a server sets
 			}
 		}
 		for _, m := range w.MatchConditions {
@@ -113,16 +112,16 @@ func (m *moves) live() routing {
 	return live
 }
 
-// needed returns the routing that policies need.
+// needed returns the routing that the policies of a catalogue need.
 func (m *moves) needed(c catalogue) routing {
 	return routings(webhookconfig.Configuration(c.entries, m.base))
 }
 
-// update compares what is about to be published with before, which is nil the first
-// time. It returns, by binding, the entries besides its own in which the policy has to
-// stay, and after which time to call update again; 0 if only a change can end a move.
+// update compares the catalogue to be published with the one before, which is nil the first time.
+// It returns, for each binding, further entries in which the policy has to stay, and after which
+// time to call update again; 0 means after a change only.
 func (m *moves) update(before *catalogue, now catalogue, at time.Time) (also map[string][]webhook.ID, wait time.Duration) {
-	m.pending.Store(true) // first: a change from here on must not be missed
+	m.pending.Store(true) // before anything is read, so that no later change is missed
 	defer func() { m.pending.Store(len(m.moved) > 0) }()
 	live := m.live()
 	need := sync.OnceValue(func() routing { return m.needed(now) })
@@ -130,8 +129,8 @@ func (m *moves) update(before *catalogue, now catalogue, at time.Time) (also map
 	case before != nil:
 		m.findMoves(before, &now, at)
 	case len(live) > 0:
-		// Policies may have moved to an entry that servers do not know while no replica
-		// was running.
+		// While no replica was running, policies may have moved to an entry that API servers do
+		// not know.
 		for i, b := range now.bindings {
 			if _, there := live[now.ids[i].Name()]; there || now.ids[i] == (webhook.ID{}) {
 				continue
@@ -178,10 +177,11 @@ func (m *moves) update(before *catalogue, now catalogue, at time.Time) (also map
 	return also, wait
 }
 
-// findMoves notes the bindings by which policies have moved. Both lists are by name.
+// findMoves records the bindings because of which policies have moved. Both lists are sorted by
+// name.
 func (m *moves) findMoves(before, now *catalogue, at time.Time) {
 	if len(before.ids) == len(now.ids) && (len(now.ids) == 0 || &before.ids[0] == &now.ids[0]) {
-		return // lists are replaced, never modified
+		return // the same lists; they are replaced and never modified
 	}
 	i := 0
 	for j, b := range now.bindings {
@@ -199,7 +199,7 @@ func (m *moves) findMoves(before, now *catalogue, at time.Time) {
 	}
 }
 
-// noteLeft notes that a policy was in the entry from by a binding, and is in now.
+// noteLeft records that a policy has moved from one entry to another because of a binding.
 func (m *moves) noteLeft(name string, from, now webhook.ID, at time.Time) {
 	v := m.moved[name]
 	if v == nil {
@@ -207,7 +207,7 @@ func (m *moves) noteLeft(name string, from, now webhook.ID, at time.Time) {
 		m.moved[name] = v
 	}
 	v.since, v.known = at, time.Time{}
-	// The list may have been returned by update, so it is replaced.
+	// A caller of update may hold the list, so it is replaced and not modified.
 	v.left = slices.DeleteFunc(append(slices.Clone(v.left), from), func(id webhook.ID) bool { return id == now })
 	slices.SortFunc(v.left, webhook.ID.Compare)
 	v.left = slices.Compact(v.left)

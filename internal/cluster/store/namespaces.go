@@ -15,16 +15,16 @@ import (
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// namespaces implements binding.Namespaces from memory. A Namespace that is not
-// there may have been made a moment ago, so the server is asked, as it asks
-// itself (k8s.io/apiserver pkg/admission/plugin/webhook/predicates/namespace:
-// GetNamespaceLabels). What it answers is not kept.
+// namespaces implements binding.Namespaces from memory. A Namespace that is missing there may be
+// new, so the API server is asked, as it does itself (k8s.io/apiserver
+// pkg/admission/plugin/webhook/predicates/namespace: GetNamespaceLabels). Its answer is not
+// cached.
 type namespaces struct {
 	*watch.Mirror[*unstructured.Unstructured]
 	client dynamic.Interface
 }
 
-// newNamespaces takes a function to call once all Namespaces have been read.
+// newNamespaces returns namespaces that call read once all Namespaces have been read.
 func newNamespaces(client dynamic.Interface, log *slog.Logger, read func()) namespaces {
 	return namespaces{watch.New(watch.Options[*unstructured.Unstructured]{
 		Client: client, Resource: namespaceResource, Log: log, Keep: keepNamespace, Changed: sync.OnceFunc(read), EmptyAfter: goneAfter,
@@ -43,9 +43,9 @@ func (n namespaces) Namespace(ctx context.Context, name string) (*unstructured.U
 	return keepNamespace(u, nil), nil
 }
 
-// keepNamespace gives a Namespace the shape in which a server's policies see it:
-// without managedFields, which its informers drop, and without apiVersion and
-// kind, which its Go type does not carry. It modifies u.
+// keepNamespace reduces a Namespace to what policies in an API server see: without managedFields,
+// which its informers drop, and without apiVersion and kind, which its Go type does not contain.
+// It modifies u.
 func keepNamespace(u, _ *unstructured.Unstructured) *unstructured.Unstructured {
 	meta, _ := u.Object["metadata"].(map[string]any)
 	delete(meta, "managedFields")

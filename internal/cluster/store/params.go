@@ -22,22 +22,20 @@ import (
 )
 
 const (
-	// paramWait is how long a request waits for parameters: for all of a kind to be
-	// read, or for the answer about one that was not found (spec §3.1).
+	// paramWait is how long a request waits for parameters: until all objects of a kind have been
+	// read, or for the API server's answer about one that was not found (spec §3.1).
 	paramWait = time.Second
-	// linger is how long a kind is kept after its last policy has gone: for requests
-	// that run on the snapshot before, and for a policy that is deleted and made
-	// anew.
+	// linger is how long a kind is kept after its last policy was deleted: for requests that use
+	// an older snapshot, and for a policy that is deleted and created again.
 	linger = 10 * time.Second
-	// staleAfter is how long the server may refuse to list a kind before the objects that
-	// were read are dropped: a right that was revoked has to end, but a server that has just
+	// staleAfter is how long the server may refuse to list a kind before its objects are dropped.
+	// If a right was revoked, mapd must not use the objects any more; but a server that has just
 	// started may not know all rights yet.
 	staleAfter = 30 * time.Second
 )
 
-// params holds the objects of each kind that policies use as parameters, for as long as
-// they use it. It implements binding.Params. The objects that it returns are shared and
-// must not be modified.
+// params has the objects of each kind that policies use as parameters, while policies use it. It
+// implements binding.Params. The objects that it returns are shared and must not be modified.
 type params struct {
 	client  dynamic.Interface
 	types   *openapi.Types
@@ -48,7 +46,7 @@ type params struct {
 
 	running sync.WaitGroup // a goroutine for each kind
 
-	mu sync.Mutex // of who replaces kinds
+	mu sync.Mutex // held while kinds is replaced
 }
 
 // newParams returns params without kinds. changed is called when the State of a kind has
@@ -63,16 +61,16 @@ func newParams(client dynamic.Interface, types *openapi.Types, log *slog.Logger,
 type paramKind struct {
 	objects *watch.Mirror[param]
 	stop    context.CancelFunc
-	unused  time.Time // since when; zero: in use. Of params.mu.
+	unused  time.Time // since when no policy uses it; zero: one does. Guarded by params.mu.
 }
 
 // A param is an object in the shape in which policies see it.
 type param struct {
 	object *unstructured.Unstructured
-	labels labels.Set // to select by, without asking the object each time
+	labels labels.Set // to evaluate selectors without reading the object each time
 }
 
-// Use sets the kinds that policies name. It starts to read new ones, until ctx is done.
+// Use sets the kinds that policies name. It starts to watch new ones, until ctx is done.
 func (p *params) Use(ctx context.Context, kinds []schema.GroupVersionKind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +98,7 @@ func (p *params) Use(ctx context.Context, kinds []schema.GroupVersionKind) {
 	}
 	if len(next) != len(old) {
 		p.kinds.Store(&next)
-		p.look() // those that were not in the map when the server's kinds changed
+		p.look() // new kinds may have missed a change of the served kinds
 	}
 }
 
@@ -115,7 +113,7 @@ func (p *params) newKind(gvk schema.GroupVersionKind) *paramKind {
 	})}
 }
 
-// sweep stops the kinds that have not been in use for long enough.
+// sweep stops watching the kinds that have been unused for longer than linger.
 func (p *params) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,14 +129,14 @@ func (p *params) sweep() {
 
 func (p *params) kind(gvk schema.GroupVersionKind) *paramKind { return (*p.kinds.Load())[gvk] }
 
-// look has each kind find out again whether the server has it.
+// look makes each kind check again whether the server has it.
 func (p *params) look() {
 	for _, k := range *p.kinds.Load() {
 		k.objects.Look()
 	}
 }
 
-// State returns the state of a kind, in use or not.
+// State returns the state of a kind, even if no policy uses it.
 func (p *params) State(gvk schema.GroupVersionKind) ParamState {
 	if k := p.kind(gvk); k != nil {
 		s := k.objects.State()
@@ -148,9 +146,9 @@ func (p *params) State(gvk schema.GroupVersionKind) ParamState {
 	return ParamState{GVK: gvk, Found: found}
 }
 
-// shape returns an object as policies see it (spec §3.2): of a built-in kind what an
-// informer of its Go type would hold, of a custom kind the object as it is. It drops
-// managedFields, which are as large as the rest. The caller must not use u any more.
+// shape returns an object as policies see it (spec §3.2): objects of built-in kinds as an
+// informer of the Go type has them, objects of custom kinds unchanged. It drops managedFields,
+// which are as large as the rest. The caller must not use u afterwards.
 func (p *params) shape(gvk schema.GroupVersionKind, u *unstructured.Unstructured) *unstructured.Unstructured {
 	if meta, ok := u.Object["metadata"].(map[string]any); ok {
 		delete(meta, "managedFields")
@@ -160,7 +158,7 @@ func (p *params) shape(gvk schema.GroupVersionKind, u *unstructured.Unstructured
 		return u
 	}
 	obj := u.Object
-	// An object that a server has sent fails only if it is newer than the Go type.
+	// An object from a server fails to decode only if the server is newer than the Go type.
 	if normal, err := kind.Normalize(obj); err == nil {
 		obj = normal
 	}
@@ -205,8 +203,8 @@ func (p *params) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace
 	return p.shape(gvk, u), nil
 }
 
-// List implements binding.Params. It answers from memory only, and waits up to paramWait
-// for the objects to be read.
+// List implements binding.Params. It returns objects in memory only, and waits up to paramWait
+// until they have been read.
 func (p *params) List(ctx context.Context, gvk schema.GroupVersionKind, namespace string, sel labels.Selector) ([]*unstructured.Unstructured, error) {
 	k := p.kind(gvk)
 	if k == nil {
@@ -229,8 +227,8 @@ func (p *params) List(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	return found, nil
 }
 
-// wait returns nil when the kind's objects are in memory. Where the server has
-// refused to list them there is nothing to wait for.
+// wait returns nil when the kind's objects are in memory. It does not wait if the server has
+// refused to list them.
 func (k *paramKind) wait(ctx context.Context, gvk schema.GroupVersionKind) error {
 	read := k.objects.Read()
 	select {
@@ -252,9 +250,9 @@ func (k *paramKind) wait(ctx context.Context, gvk schema.GroupVersionKind) error
 	return notSynced(gvk, nil)
 }
 
-// notSynced is the server's text (k8s.io/apiserver
-// …/policy/generic/policy_dispatcher.go: CollectParams). A server may always list;
-// that mapd may not is added.
+// notSynced returns an error with the server's text (k8s.io/apiserver
+// …/policy/generic/policy_dispatcher.go: CollectParams). An API server can always list; that mapd
+// may not be allowed to is added.
 func notSynced(gvk schema.GroupVersionKind, reason error) error {
 	kind := &admissionregistrationv1.ParamKind{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}
 	err := fmt.Errorf("paramKind kind `%v` not yet synced to use for admission", kind.String())

@@ -32,17 +32,16 @@ import (
 )
 
 const (
-	// discoveryInterval is how often the server is asked what it serves, beside
-	// the CustomResourceDefinitions, which are watched. It is upstream's interval
+	// discoveryInterval is how often the server is asked which kinds it serves, besides the
+	// CustomResourceDefinitions, which are watched. It is the interval of the in-tree plugin
 	// (spec §3.3).
 	discoveryInterval = 30 * time.Second
-	// discoveryTimeout bounds one round: an aggregated server that hangs must not
-	// keep the news of all others back for long.
+	// discoveryTimeout bounds one round: an aggregated server that hangs must not delay the kinds
+	// of all others for long.
 	discoveryTimeout = 20 * time.Second
 )
 
-// embeddedMinor is the minor release of Kubernetes 1 that openapi.Builtin holds
-// the documents of.
+// embeddedMinor is the minor release of Kubernetes 1 whose documents openapi.Builtin has.
 const embeddedMinor = "37"
 
 var (
@@ -68,21 +67,21 @@ type schemas struct {
 
 	definitions *watch.Mirror[*definition]
 	apiServices *watch.Mirror[apiService]
-	rebuild     watch.Signal // what is known has changed
-	refresh     watch.Signal // the server may serve something else
+	rebuild     watch.Signal // notified when known has changed
+	refresh     watch.Signal // notified when the server may serve other kinds
 
 	known atomic.Pointer[discovered] // nil until discovery has succeeded once
 
 	ready   atomic.Bool
 	mu      sync.Mutex
-	foreign map[apiService]bool // the aggregated ones; of mu
+	foreign map[apiService]bool // the aggregated ones; guarded by mu
 
-	// The goroutine that rebuilds owns the rest.
+	// Only the goroutine that rebuilds uses the following fields.
 	sources []openapi.Source
 	custom  map[schema.GroupVersion]bool // group-versions that had definitions
 }
 
-// newSchemas takes a function to call when Types has changed. It must return soon.
+// newSchemas returns schemas that call changed when Types has changed. changed must return soon.
 func newSchemas(client dynamic.Interface, disco discovery.DiscoveryInterface, log *slog.Logger, changed func()) *schemas {
 	s := &schemas{
 		disco: discovery.ToDiscoveryInterfaceWithContext(disco), log: log, types: openapi.New(), changed: changed,
@@ -98,10 +97,10 @@ func newSchemas(client dynamic.Interface, disco discovery.DiscoveryInterface, lo
 	return s
 }
 
-// Types are the kinds that the cluster serves. They are empty until Ready.
+// Types returns the kinds that the cluster serves. They are empty until Ready.
 func (s *schemas) Types() *openapi.Types { return s.types }
 
-// Ready reports whether everything was loaded once.
+// Ready reports whether all sources have been loaded once.
 func (s *schemas) Ready() bool { return s.ready.Load() }
 
 // Run follows the cluster until ctx is done.
@@ -117,19 +116,19 @@ func (s *schemas) Run(ctx context.Context) error {
 	return nil
 }
 
-// A definition is what is kept of a CustomResourceDefinition.
+// A definition is the part of a CustomResourceDefinition that schemas need.
 type definition struct {
 	uid         types.UID
 	generation  int64
 	established bool
 	sum         [sha256.Size]byte // of what it defines
-	source      openapi.Source    // nil: it cannot be used, or not yet
+	source      openapi.Source    // nil: it cannot be used, or cannot be used yet
 	versions    []schema.GroupVersion
 }
 
-// define makes a definition of an object. Its source stays the same unless there
-// is a difference that matters: a CustomResourceDefinition is written to a lot, and
-// a new source makes much be built again.
+// define returns the definition in an object. If the relevant fields have not changed, it keeps
+// the old source: CustomResourceDefinitions are written often, and a new source makes much be
+// built again.
 func (s *schemas) define(u *unstructured.Unstructured, old *definition) *definition {
 	d := &definition{uid: u.GetUID(), generation: u.GetGeneration(), established: isEstablished(u)}
 	if old != nil && old.uid == d.uid && old.generation == d.generation && old.established == d.established {
@@ -184,7 +183,7 @@ func definitionVersions(u *unstructured.Unstructured) []schema.GroupVersion {
 	return out
 }
 
-// An apiService is what is kept of an APIService: who serves a group-version.
+// An apiService is the part of an APIService that schemas need: who serves a group-version.
 type apiService struct {
 	gv        schema.GroupVersion
 	origin    origin
@@ -200,7 +199,7 @@ const (
 	aggregated           // by another server
 )
 
-// register makes an apiService of an object. The label is the aggregator's
+// register returns the apiService in an object. The label that it reads is the aggregator's
 // (k8s.io/kube-aggregator pkg/controllers/autoregister).
 func register(u *unstructured.Unstructured, _ apiService) apiService {
 	spec, _ := u.Object["spec"].(map[string]any)
@@ -218,8 +217,8 @@ func register(u *unstructured.Unstructured, _ apiService) apiService {
 	return a
 }
 
-// servicesChanged asks for a round of discovery if aggregated APIs have changed: what the
-// server itself and its definitions serve is known without.
+// servicesChanged asks for a round of discovery if aggregated APIs have changed. Kinds of the
+// server itself and of definitions are known without discovery.
 func (s *schemas) servicesChanged() {
 	now := map[apiService]bool{}
 	s.apiServices.Each("", func(_ string, a apiService) {
@@ -240,16 +239,15 @@ func (s *schemas) servicesChanged() {
 type discovered struct {
 	minor  string
 	groups map[schema.GroupVersion]*group
-	// waiting says that the server will soon serve more: ask again.
+	// waiting: the server will soon serve more, so discovery has to be repeated.
 	waiting bool
 }
 
-// A group is a group-version that is not known from definitions. It is an
-// openapi.Source.
+// A group is a group-version that does not come from definitions. It is an openapi.Source.
 type group struct {
 	gv        schema.GroupVersion
 	resources []openapi.Resource
-	models    openapi.Source // nil: no document
+	models    openapi.Source // nil: there is no document
 	foreign   bool           // another server serves it
 }
 
@@ -264,11 +262,11 @@ func (g *group) Resources() []openapi.Resource { return g.resources }
 
 func (g *group) Lookup(gvk schema.GroupVersionKind) openapi.Model { return g.models.Lookup(gvk) }
 
-// discover asks the server what it serves, again and again, until ctx is done.
+// discover asks the server repeatedly which kinds it serves, until ctx is done.
 func (s *schemas) discover(ctx context.Context) {
 	note := watch.LogOutcomes(s.log.With("resource", "discovery"))
-	// Definitions and APIServices say which server has which group-version. mapd need not
-	// have the right to read the latter.
+	// Definitions and APIServices tell which server has which group-version. The latter are
+	// optional, because mapd may have no right to read them.
 	select {
 	case <-ctx.Done():
 		return
@@ -309,7 +307,7 @@ func (s *schemas) discover(ctx context.Context) {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-s.refresh:
-			// The server needs a moment to serve what it has announced.
+			// The server serves new kinds a moment after it has announced them.
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -320,8 +318,8 @@ func (s *schemas) discover(ctx context.Context) {
 	}
 }
 
-// ask makes one round of discovery. Group-versions that could not be read stay as they
-// were before. It returns nil with the error if nothing could be read.
+// ask makes one round of discovery. A group-version that cannot be read stays as it was. ask
+// returns nil and the error if nothing can be read.
 func (s *schemas) ask(ctx context.Context, before *discovered, docs *documents) (*discovered, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
@@ -355,7 +353,7 @@ func (s *schemas) ask(ctx context.Context, before *discovered, docs *documents) 
 			if err != nil {
 				errs = append(errs, err)
 			}
-			// A server that has just begun to serve lists its document a little later.
+			// A server publishes the document of a new group-version a little later.
 			now.waiting = true
 			g.models = fallback(g, before)
 		}
@@ -384,7 +382,8 @@ func (d *discovered) group(gv schema.GroupVersion) *group {
 	return d.groups[gv]
 }
 
-// reuse returns the group of d if it equals g, and else g.
+// reuse returns the equal group of d, or g if there is none, so that equal groups keep their
+// pointer.
 func (d *discovered) reuse(g *group) *group {
 	if old := d.group(g.gv); old != nil && old.models == g.models && old.foreign == g.foreign && reflect.DeepEqual(old.resources, g.resources) {
 		return old
@@ -392,9 +391,9 @@ func (d *discovered) reuse(g *group) *group {
 	return g
 }
 
-// fallback returns what replaces a document that could not be read: the one before or, for
-// a group-version of the server's own, the embedded one, which is of another release and
-// differs in some fields.
+// fallback returns a replacement for a document that cannot be read: the one from before or, for
+// a group-version of the server's own, the embedded one, which is of another release and may
+// differ in some fields.
 func fallback(g *group, before *discovered) openapi.Source {
 	if old := before.group(g.gv); old != nil && old.models != nil {
 		return old.models
@@ -405,7 +404,7 @@ func fallback(g *group, before *discovered) openapi.Source {
 	return nil
 }
 
-// minor cleans the minor version of what vendors append: 29+ is 29.
+// minor returns a minor version without suffixes of vendors: 29+ becomes 29.
 func minor(s string) string {
 	end := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 	if end < 0 {
@@ -434,7 +433,7 @@ func (s *schemas) isCustom(gv schema.GroupVersion) bool {
 	return found
 }
 
-// build combines the sources and updates the types if there are others than before.
+// build combines the sources, and updates the types if the sources have changed.
 func (s *schemas) build() {
 	known := s.known.Load()
 	if known == nil || !s.definitions.IsRead() {
@@ -457,7 +456,8 @@ func (s *schemas) build() {
 		case g.foreign || !s.custom[gv]:
 			others = append(others, g)
 		}
-		// Otherwise discovery still lists a group-version whose definition is gone.
+		// The continue skips group-versions whose definition is gone, but which discovery still
+		// lists.
 	}
 	for _, name := range slices.Sorted(maps.Keys(defined)) {
 		sources = append(sources, defined[name])
@@ -472,8 +472,8 @@ func (s *schemas) build() {
 	s.changed()
 }
 
-// compareVersions orders group-versions as a server installs them: the core group
-// first, the preferred version of a group first.
+// compareVersions orders group-versions as a server does: the core group first, and in each group
+// the preferred version first.
 func compareVersions(a, b schema.GroupVersion) int {
 	return cmp.Or(cmp.Compare(a.Group, b.Group), version.CompareKubeAwareVersionStrings(b.Version, a.Version))
 }
@@ -487,8 +487,8 @@ func resourcesOf(gv schema.GroupVersion, list []metav1.APIResource) []openapi.Re
 		}
 		res := &openapi.Resource{GVR: gv.WithResource(r.Name), Kind: kindIn(gv, r), Namespaced: r.Namespaced}
 		if gv.Group == "events.k8s.io" && r.Name == "events" {
-			// The one pair of groups of which a server knows that they share their
-			// objects: k8s.io/kubernetes pkg/kubeapiserver, AddCohabitatingResources.
+			// The only two groups that share stored objects: k8s.io/kubernetes pkg/kubeapiserver,
+			// AddCohabitatingResources.
 			res.Storage = "events"
 		}
 		byName[r.Name] = res
@@ -518,8 +518,7 @@ func resourcesOf(gv schema.GroupVersion, list []metav1.APIResource) []openapi.Re
 	return out
 }
 
-// kindIn gives the kind of a listed resource, whose group and version are left out
-// where they are those of the list.
+// kindIn returns the kind of a listed resource. An empty group and version are those of the list.
 func kindIn(gv schema.GroupVersion, r metav1.APIResource) schema.GroupVersionKind {
 	if r.Version != "" {
 		gv = schema.GroupVersion{Group: r.Group, Version: r.Version}
@@ -527,17 +526,16 @@ func kindIn(gv schema.GroupVersion, r metav1.APIResource) schema.GroupVersionKin
 	return gv.WithKind(r.Kind)
 }
 
-// documents are the OpenAPI documents that were read from the server. Each is read
-// again only when the server's index has another address for it, which holds a
-// hash of what is there.
+// documents has the OpenAPI documents that were read from the server. A document is read again
+// only when its address in the server's index changes, which contains a hash.
 type documents struct {
 	paths func(context.Context) (map[string]clientopenapi.GroupVersionWithContext, error)
 	read  map[string]openapi.Source // by address
 
-	// Of one round.
+	// The following fields are those of one round.
 	index map[string]clientopenapi.GroupVersionWithContext // nil: not asked for
-	err   error                                            // of asking
-	used  map[string]bool                                  // addresses
+	err   error                                            // of reading the index
+	used  map[string]bool                                  // addresses that this round has used
 }
 
 func newDocuments(disco discovery.DiscoveryInterfaceWithContext) *documents {
@@ -575,7 +573,7 @@ func (d *documents) find(ctx context.Context, gv schema.GroupVersion) (openapi.S
 		return nil, fmt.Errorf("the OpenAPI document of %v: %w", gv, err)
 	}
 	if !strings.Contains(address, "hash=") {
-		// Without a hash in its address the document has to be read every time.
+		// If the address has no hash, the document is read every time.
 		address = fmt.Sprintf("%s %x", address, sha256.Sum256(data))
 		if src := d.read[address]; src != nil {
 			d.used[address] = true
@@ -590,8 +588,8 @@ func (d *documents) find(ctx context.Context, gv schema.GroupVersion) (openapi.S
 	return src, nil
 }
 
-// done ends a round. It drops documents that the index no longer has, unless the index
-// could not be read.
+// done ends a round. It drops documents that the index no longer has, unless the index could not
+// be read.
 func (d *documents) done() {
 	if d.err == nil {
 		maps.DeleteFunc(d.read, func(address string, _ openapi.Source) bool { return !d.used[address] })

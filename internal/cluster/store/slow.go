@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// compilePatience is how long a new snapshot waits for one policy to compile. An
-	// ordinary one takes a millisecond.
+	// compilePatience is how long a snapshot waits for one policy to compile. Ordinary policies
+	// need a millisecond.
 	compilePatience = time.Second
-	// compileDeadline is how long compiling one policy may take. What the bounds of
-	// pkg/cel let through takes a few seconds of a core of its own.
+	// compileDeadline is how long the compilation of one policy may take. Within the bounds of
+	// pkg/cel it takes at most a few seconds of CPU time.
 	compileDeadline = 30 * time.Second
-	// maxSlow is how many policies may be compiled that nobody waits for any more.
+	// maxSlow bounds the policies that are compiled in the background.
 	maxSlow = 8
 )
 
-// slow compiles policies, and keeps those that take long while updates go on without
-// them. Only one goroutine may use it at a time; its jobs have their own.
+// slow compiles policies. Those that take long are compiled in the background, while updates go
+// on without them. It is not safe for concurrent use; its jobs have their own goroutines.
 type slow struct {
 	// changed is called when takeFinished has something to return.
 	changed func()
@@ -40,15 +40,15 @@ type slow struct {
 	jobs    map[string]*job // by the policy's name
 }
 
-// job is one policy that is being compiled.
+// job is a policy that is being compiled.
 type job struct {
 	of     *stored
-	ctx    context.Context // done when the deadline has passed or the policy has changed
+	ctx    context.Context // done after the deadline, or when the policy has changed
 	cancel context.CancelFunc
 	result atomic.Pointer[policyResult]
 }
 
-// errCompiling stands for the result of a policy that is still being compiled.
+// errCompiling is the error of a policy that is still being compiled.
 var errCompiling = errors.New("the policy is still being compiled")
 
 func newSlow(changed func()) *slow {
@@ -58,8 +58,8 @@ func newSlow(changed func()) *slow {
 	}
 }
 
-// takeFinished returns the policies that have been compiled, or have exceeded the
-// deadline, since the last call, and cancels those that have been deleted or changed.
+// takeFinished returns the results of background compilations that have ended or exceeded the
+// deadline since the last call, and cancels those of policies that were deleted or changed.
 func (s *slow) takeFinished(changed map[string]*stored) map[string]*compiledPolicy {
 	out := map[string]*compiledPolicy{}
 	for name, j := range s.jobs {
@@ -84,18 +84,18 @@ func (s *slow) takeFinished(changed map[string]*stored) map[string]*compiledPoli
 	return out
 }
 
-// compileAll compiles policies on all cores. It leaves out those that take long:
-// takeFinished returns them after a call of changed.
+// compileAll compiles policies on all cores. It leaves out those that take long; takeFinished
+// returns them after changed was called.
 func (s *slow) compileAll(policies map[string]*stored, deps policy.Deps) map[string]*policyResult {
 	var mu sync.Mutex
 	results := map[string]*policyResult{}
-	// Long texts come last: policies that take long are among them.
+	// Longer texts come last, because policies that take long are usually among them.
 	names := make([]string, 0, len(policies))
 	for name := range policies {
 		names = append(names, name)
 	}
 	slices.SortFunc(names, func(a, b string) int { return len(policies[a].text) - len(policies[b].text) })
-	patience := s.patience // what is left for each
+	patience := s.patience // for all policies together
 	full := false
 	parallel.Each(len(names), func(i int) {
 		mu.Lock()
@@ -126,7 +126,7 @@ func (s *slow) compileAll(policies map[string]*stored, deps policy.Deps) map[str
 	return results
 }
 
-// start compiles a policy and waits for it, but not for long. The error is that of
+// start compiles a policy, and waits up to patience for the result. The error is that of
 // [detach.Group.Do].
 func (s *slow) start(name string, of *stored, deps policy.Deps, patience time.Duration) (*job, error) {
 	j := &job{of: of}
@@ -135,10 +135,10 @@ func (s *slow) start(name string, of *stored, deps policy.Deps, patience time.Du
 	defer stop()
 	err := s.running.Do(wait, name, func() {
 		j.result.Store(s.compile(j.ctx, name, of.text, deps))
-		j.cancel() // calls changed if nobody waits
+		j.cancel() // the job then calls changed, since nobody waits
 	})
 	if busy := (*detach.BusyError)(nil); errors.As(err, &busy) {
-		j.cancel() // it was not begun
+		j.cancel() // the job was not started
 	}
 	return j, err
 }

@@ -22,74 +22,71 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Snapshot is all that a Store has to say about policies, bindings and features at
-// one time. It is immutable.
+// Snapshot is the state of all policies, bindings and features at one time. It is immutable.
 type Snapshot struct {
 	Policies []PolicyState  // by name
 	Bindings []BindingState // by name
 	// Entries are the webhook entries that the policies need.
 	Entries []*webhookconfig.Entry
-	// States are those of Options.Features, in their order; nil for one that is not known
-	// yet.
+	// States are the states of Options.Features, in their order; nil for a state that is not
+	// known yet.
 	States []feature.State
 }
 
-// PolicyState is one policy and what has become of it.
+// PolicyState is a policy with its state.
 type PolicyState struct {
-	// Object is the policy's metadata and status as they are stored, without
-	// managedFields and what kubectl apply has noted. It must not be modified.
+	// Object has the policy's stored metadata and status, without managedFields and the
+	// annotation of kubectl apply. It must not be modified.
 	Object *unstructured.Unstructured
-	// Policy has the policy's name and spec. It is a policy.Broken one if Errs is
-	// not empty.
+	// Policy has the policy's name and spec. If Errs is not empty, it is a policy.Broken one.
 	Policy *policy.Policy
 	// Errs are all reasons why the policy cannot run.
 	Errs []error
-	// Warnings are about what compiles and will not do what its author meant.
+	// Warnings are about parts that compile but will not do what the author meant.
 	Warnings []policy.Warning
 	// ParamKind is nil for a policy that has none.
 	ParamKind *ParamState
-	// Bound says that a binding which can apply names the policy.
+	// Bound: a binding that has an effect names the policy.
 	Bound   bool
 	Breaker BreakerState
 }
 
-// ParamState is what is known of a kind of parameters.
+// ParamState is the state of a kind of parameters.
 type ParamState struct {
 	GVK schema.GroupVersionKind
-	// Found says that the server serves the kind, Synced that its objects are
-	// held in memory.
+	// Found: the server serves the kind. Synced: its objects are in memory.
 	Found, Synced bool
-	// Err is why they are not.
+	// Err is the reason why Found or Synced is false.
 	Err error
 }
 
-// BindingState is one binding and what has become of it.
+// BindingState is a binding with its state.
 type BindingState struct {
-	// Object is the binding's metadata and status as they are stored, without
-	// managedFields and what kubectl apply has noted. It must not be modified.
+	// Object has the binding's stored metadata and status, without managedFields and the
+	// annotation of kubectl apply. It must not be modified.
 	Object     *unstructured.Unstructured
 	PolicyName string
-	// PolicyFound says that the policy exists, be it a broken one.
+	// PolicyFound: the policy exists, even if it is broken.
 	PolicyFound bool
-	// Err is what is wrong with the binding. It may be invalid and apply
-	// nevertheless, as it would on a server that holds it.
+	// Err describes faults of the binding. An invalid binding may still have an effect, as in an
+	// API server that has stored it.
 	Err error
-	// Binding has the binding's spec; nil if it cannot apply.
+	// Binding has the binding's spec; nil if the binding has no effect.
 	Binding *binding.Binding
-	// Warnings are about what selects nothing.
+	// Warnings are about selectors that select nothing.
 	Warnings []policy.Warning
 }
 
-// joined is one entry's share of policies and bindings, put together.
+// joined has the policies and bindings of one webhook entry.
 type joined struct {
 	policies []*policy.Policy   // by name
-	bindings []*binding.Binding // those by which the policies act in the entry, by name
+	bindings []*binding.Binding // by name; the policies run in this entry because of these
 	index    *binding.Index
 }
 
-// join puts every policy that is bound into the entries of its bindings and into those
-// that also has for the bindings' names. Of before it keeps the Indexes that would come
-// out the same: they have learned which policies which requests meet.
+// join returns the policies and bindings of each entry: every bound policy is in the entries of
+// its bindings, and in those that also has for the bindings. It reuses unchanged Indexes of
+// before, because they have cached which policies match which requests.
 func join(c catalogue, src binding.Sources, before map[webhook.ID]*joined, also map[string][]webhook.ID) (map[webhook.ID]*joined, error) {
 	shares := shares{catalogue: &c, of: map[webhook.ID]*share{}}
 	for i, b := range c.bindings {
@@ -116,22 +113,21 @@ func join(c catalogue, src binding.Sources, before map[webhook.ID]*joined, also 
 	return next, nil
 }
 
-// shares are what entries get of a catalogue.
+// shares distributes a catalogue over entries.
 type shares struct {
 	*catalogue
 	of   map[webhook.ID]*share
 	id   webhook.ID // of last
-	last *share     // most are of one
+	last *share     // most consecutive bindings are in the same entry
 }
 
 type share struct {
-	has      []bool // by index of the policy
+	has      []bool // by the policy's index
 	policies int
 	bindings []*binding.Binding
 }
 
-// add gives the binding with this index and its policy to an entry; the zero ID is
-// none.
+// add adds the binding with index i and its policy to an entry, unless id is zero.
 func (s *shares) add(id webhook.ID, i int) {
 	if id == (webhook.ID{}) {
 		return
@@ -160,17 +156,17 @@ func (s *share) joined(c *catalogue) *joined {
 	return j
 }
 
-// groupShare is all that has to do with a group, as if it were one entry.
+// groupShare returns all policies and bindings of a group, as if the group had one entry.
 func groupShare(c *catalogue, g webhook.Group) *joined {
 	return shareOf(c, func(id webhook.ID) bool { return id.Group == g })
 }
 
-// wholeShare is all that has to do with any entry, as if there were one.
+// wholeShare returns all policies and bindings that are in any entry, as if there were one entry.
 func wholeShare(c *catalogue) *joined {
 	return shareOf(c, func(id webhook.ID) bool { return id != webhook.ID{} })
 }
 
-// stage runs the policies of all entries together.
+// stage returns a stage that runs the policies of all entries.
 func (c *catalogue) stage(sources binding.Sources) (engine.Stage, error) {
 	j := wholeShare(c)
 	index, err := binding.NewIndex(j.policies, j.bindings, sources)
@@ -194,8 +190,8 @@ func shareOf(c *catalogue, has func(webhook.ID) bool) *joined {
 	return s.of[all].joined(c)
 }
 
-// paramKinds are the kinds of parameters that the policies of all entries need,
-// in order: of a policy whose bindings name no parameters none are.
+// paramKinds returns the kinds of parameters that the policies of all entries need, sorted. A
+// policy needs none if its bindings name no parameters.
 func paramKinds(entries map[webhook.ID]*joined) []schema.GroupVersionKind {
 	seen := map[schema.GroupVersionKind]bool{}
 	for _, j := range entries {
@@ -228,8 +224,8 @@ func paramKindOf(p *policy.Policy) (gvk schema.GroupVersionKind, ok bool) {
 	return gv.WithKind(kind.Kind), err == nil
 }
 
-// publication is what a Store has published together, and what a Snapshot of it is
-// made from when somebody asks: most replicas never do.
+// publication is what a Store publishes at one time. A Snapshot is made from it on demand,
+// because most replicas never need one.
 type publication struct {
 	catalogue
 	env     *cel.Env
@@ -272,26 +268,26 @@ func (p *publication) build() *Snapshot {
 	return s
 }
 
-// warn fills in the warnings, on all cores.
+// warn computes the warnings, on all cores.
 func (p *publication) warn(states []PolicyState) {
 	parallel.Each(len(states), func(i int) {
 		states[i].Warnings = p.policies[i].warnings.of(p.policies[i].policy, p.env, p.types, p.version)
 	})
 }
 
-// warnInterval is how long warnings last at least when kinds keep changing, as
-// while an operator is installed: those of 10,000 policies take more than a second.
+// warnInterval is the minimum time for which warnings are reused while kinds keep changing, for
+// example while an operator is installed: computing those of 10,000 policies takes more than a
+// second.
 const warnInterval = 5 * time.Second
 
-// warningsVersion says up to when warnings hold.
+// warningsVersion numbers the states of the served kinds. Warnings are valid for one number.
 type warningsVersion struct {
 	number uint64
-	due    time.Time // when the next number may come; it has to if stale
+	due    time.Time // when the number may change next; it has to then, if stale is set
 	stale  bool
 }
 
-// expire makes the warnings so far old, now or as soon as it is time; then it
-// calls again.
+// expire invalidates the present warnings, now or after warnInterval, and then calls again.
 func (v *warningsVersion) expire(again func()) {
 	v.stale = true
 	if wait := time.Until(v.due); wait > 0 {
@@ -306,7 +302,7 @@ func (v *warningsVersion) current() uint64 {
 	return v.number
 }
 
-// warnings are those of one policy, remembered as long as they hold.
+// warnings caches the warnings of one policy.
 type warnings struct {
 	mu      sync.Mutex
 	known   bool
@@ -326,7 +322,7 @@ func (w *warnings) of(p *policy.Policy, env *cel.Env, types *openapi.Types, vers
 	return w.list
 }
 
-// findWarnings has nothing to say rather than anything to fail with.
+// findWarnings returns the warnings about a policy. It returns none instead of failing.
 func findWarnings(p *policy.Policy, env *cel.Env, types *openapi.Types) (list []policy.Warning) {
 	defer func() {
 		if recover() != nil {

@@ -38,35 +38,33 @@ type Metrics interface {
 	SnapshotPublished(policies, bindings, compileErrors int, changed bool)
 	// BreakersPublished reports the policies that have a breaker, and which have tripped.
 	BreakersPublished(tripped map[string]bool)
-	// Prune forgets the policies and bindings for which keep returns false: they are gone.
-	// binding is empty for the series of a policy alone.
+	// Prune drops the series of policies and bindings that no longer exist: those for which keep
+	// returns false. binding is empty for series of a policy alone.
 	Prune(keep func(policy, binding string) bool)
 }
 
-// Options say what a Store is made of. Dynamic, Kubernetes and Env are required.
-// The clients should not limit their own rate: requests under admission wait for
-// some of the calls.
+// Options configure a Store. Dynamic, Kubernetes and Env are required. The clients should have no
+// rate limit, because requests wait for some of their calls.
 type Options struct {
 	Dynamic    dynamic.Interface
 	Kubernetes kubernetes.Interface
-	// Env is the expression language.
+	// Env is the CEL environment.
 	Env *cel.Env
 	Log *slog.Logger // nil: no log
 	// Metrics may be nil.
 	Metrics Metrics
-	// Prune is called as Metrics.Prune is; it may be nil.
+	// Prune is called like Metrics.Prune; it may be nil.
 	Prune func(keep func(policy, binding string) bool)
-	// Exempt are the namespaces that webhook entries leave out.
+	// Exempt are the namespaces that webhook entries exclude.
 	Exempt []string
-	// Resolver answers what policies ask of providers of external data; nil makes every
-	// answer an error.
+	// Resolver answers what policies ask providers of external data. If it is nil, every answer
+	// is an error.
 	Resolver engine.Resolver
-	// Features are what is run beside policies. mapd needs the rights to read their
-	// objects.
+	// Features are run besides policies. mapd needs the rights to read their objects.
 	Features []feature.Feature
 }
 
-// Store turns a cluster into snapshots. It is safe for concurrent use.
+// Store makes snapshots of a cluster's policies. It is safe for concurrent use.
 type Store struct {
 	log     *slog.Logger
 	metrics Metrics
@@ -85,29 +83,29 @@ type Store struct {
 	// served runs the policies of each entry; nil before the first snapshot.
 	served atomic.Pointer[served]
 
-	// changes is notified when there may be something to publish.
+	// changes is notified when there may be something new to publish.
 	changes watch.Signal
-	// kindsChanged asks for new Indexes, and stateChanged for a new Snapshot, although no
-	// policy and no binding has changed.
+	// kindsChanged asks for new Indexes, and stateChanged for a new Snapshot, even if no policy
+	// and no binding has changed.
 	kindsChanged, stateChanged atomic.Bool
 
-	// Only the goroutine of Run uses the rest, except published and listeners.
+	// Only the goroutine of Run uses the following fields, except published and listeners.
 	compiler compiler
 	entries  map[webhook.ID]*joined
 	warnings warningsVersion
-	forgetAt time.Time   // when what is gone is forgotten once more; zero: not at all
-	late     *time.Timer // notifies changes then
+	forgetAt time.Time   // when to prune again; zero: not needed
+	late     *time.Timer // notifies changes at forgetAt
 
 	published atomic.Pointer[publication]
 	listeners watch.Listeners
 }
 
-// goneAfter is how long a resource that was served has to be unknown to the server
-// before its objects count as deleted.
+// goneAfter is how long the server may not know a resource that it served before, until its
+// objects count as deleted.
 const goneAfter = 3 * time.Second
 
-// longestRequest is longer than any request takes. One that began before a publication
-// counts for policies that are gone until then.
+// longestRequest is longer than any request takes. Until then, a request that began before a
+// publication may still count for policies that are gone.
 const longestRequest = time.Minute
 
 // New returns a Store. It is empty until Run has read the cluster.
@@ -191,8 +189,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return failed
 }
 
-// Ready returns nil once the first snapshot is published, and an error that says what is
-// missing before.
+// Ready returns nil once the first snapshot is published, and before that an error that names
+// what is missing.
 func (s *Store) Ready() error {
 	if s.published.Load() == nil {
 		if err := s.sourcesReady(); err != nil {
@@ -209,7 +207,8 @@ func (s *Store) Ready() error {
 	return errors.Join(errs...)
 }
 
-// sourcesReady returns nil once everything has been read, and otherwise what is missing.
+// sourcesReady returns nil once everything has been read, and before that an error that names
+// what is missing.
 func (s *Store) sourcesReady() error {
 	errs := []error{s.policies.Ready(), s.bindings.Ready(), s.namespaces.Ready()}
 	if !s.schemas.Ready() {
@@ -218,8 +217,7 @@ func (s *Store) sourcesReady() error {
 	return errors.Join(errs...)
 }
 
-// update compiles what has changed and, once all sources have been read, publishes the
-// result.
+// update compiles what has changed. Once all sources have been read, it publishes the result.
 func (s *Store) update(ctx context.Context) {
 	start := time.Now()
 	kinds, state := s.kindsChanged.Swap(false), s.stateChanged.Swap(false)
@@ -247,7 +245,7 @@ func (s *Store) update(ctx context.Context) {
 		s.log.Error("changed policies cannot be used; those of before stay in use", "error", err)
 		return
 	}
-	level := slog.LevelDebug // of no consequence for requests
+	level := slog.LevelDebug // requests are not affected
 	if !maps.Equal(before, s.entries) {
 		level = slog.LevelInfo
 	}
@@ -256,11 +254,11 @@ func (s *Store) update(ctx context.Context) {
 		"compiledPolicies", work.policies, "compiledBindings", work.bindings, "duration", time.Since(start))
 }
 
-// rebuild publishes what the compiler holds.
+// rebuild publishes the compiled policies and bindings.
 func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 	before := s.entries
 	if kinds {
-		before = nil // an Index remembers which resources are equivalent
+		before = nil // Indexes cache which resources are equivalent
 		s.warnings.expire(s.refresh)
 	}
 	var last *catalogue
@@ -275,7 +273,7 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 	if err != nil {
 		return err
 	}
-	// Start reading parameters before requests need them.
+	// The watches start before the first request needs the parameters.
 	s.params.Use(ctx, s.kindsInUse(entries))
 	if s.metrics != nil {
 		s.metrics.SnapshotPublished(len(s.compiler.policies), len(s.compiler.bindings), s.compiler.broken(), !maps.Equal(before, entries))
@@ -284,7 +282,7 @@ func (s *Store) rebuild(ctx context.Context, kinds bool) error {
 	return nil
 }
 
-// kindsInUse returns the kinds that policies read.
+// kindsInUse returns the kinds that policies and features read during a request.
 func (s *Store) kindsInUse(entries map[webhook.ID]*joined) []schema.GroupVersionKind {
 	kinds := paramKinds(entries)
 	for _, f := range s.features {
@@ -299,8 +297,8 @@ func (s *Store) refresh() {
 	s.changes.Notify()
 }
 
-// publish replaces the Indexes of all entries together. A client's request arrives as one
-// call per entry, so an earlier call of the same request may have used the Index before.
+// publish replaces the Indexes of all entries together. A client's request arrives as one call
+// per entry, so an earlier call for the same request may have used an older Index.
 func (s *Store) publish(entries map[webhook.ID]*joined) {
 	last, now := s.served.Load(), &served{entries: map[webhook.ID]*admitter{}, groups: map[webhook.Group]func() *admitter{}}
 	breakers, tripped := s.compiler.breakers()
@@ -342,7 +340,7 @@ func (s *Store) publish(entries map[webhook.ID]*joined) {
 	s.listeners.Notify()
 }
 
-// tellFollowers gives the stages of all policies to the features that work with them.
+// tellFollowers passes the stages of all policies to the features that use them.
 func (s *Store) tellFollowers() {
 	for i, f := range s.features {
 		follower, ok := f.(feature.Follower)
@@ -350,7 +348,7 @@ func (s *Store) tellFollowers() {
 			continue
 		}
 		stage, err := s.compiler.catalogue.stage(s.sources)
-		if err != nil { // only for two objects of one name
+		if err != nil { // only for two objects of one name, which a cluster cannot have
 			s.log.Error("the policies of before stay in use", "for", f.Name(), "error", err)
 			continue
 		}
@@ -364,7 +362,7 @@ func (s *Store) tellFollowers() {
 	}
 }
 
-// forgetGone forgets what was counted of policies and bindings that are gone.
+// forgetGone prunes the metrics and records of policies and bindings that are gone.
 func (s *Store) forgetGone() {
 	if s.metrics != nil {
 		s.metrics.Prune(s.holds)
@@ -374,8 +372,8 @@ func (s *Store) forgetGone() {
 	}
 }
 
-// forgetLate does it once more when no request of before the last publication can be
-// under way: it may have counted something after that.
+// forgetLate prunes again when no request from before the last publication can be running,
+// because such a request may have counted something after the first pruning.
 func (s *Store) forgetLate() {
 	if !s.forgetAt.IsZero() && !time.Now().Before(s.forgetAt) {
 		s.forgetAt = time.Time{}
@@ -383,7 +381,7 @@ func (s *Store) forgetLate() {
 	}
 }
 
-// holds reports whether a policy, and its binding if that is named, still exist.
+// holds reports whether a policy exists and, if bindingName is not empty, its binding.
 func (s *Store) holds(policyName, bindingName string) bool {
 	return s.compiler.holds(policyName, bindingName) ||
 		slices.ContainsFunc(s.features, func(f feature.Feature) bool { return f.Holds(policyName) })
@@ -427,10 +425,9 @@ func (s *Store) wholeGroup(c catalogue, g webhook.Group) *admitter {
 	return a
 }
 
-// Whole returns an Engine that runs all policies of the last snapshot and all that features
-// run, each in its mode; nil before the first snapshot. What it does counts for nobody's
-// breaker, and it asks no providers of external data. It works in proportion to all
-// policies.
+// Whole returns an Engine that runs all policies of the last snapshot and all stages of features,
+// each in its mode; nil before the first snapshot. Its results do not count for breakers, and it
+// calls no providers of external data. Its cost is proportional to the number of policies.
 func (s *Store) Whole(a authorizer.Authorizer) *engine.Engine {
 	p := s.published.Load()
 	if p == nil {
@@ -446,7 +443,8 @@ func (s *Store) Whole(a authorizer.Authorizer) *engine.Engine {
 	return e
 }
 
-// Some is Whole with only the policies by the bindings that keep wants, and without features.
+// Some is Whole, restricted to policies by the bindings for which keep returns true, and without
+// features.
 func (s *Store) Some(a authorizer.Authorizer, keep func(*binding.Binding) bool) *engine.Engine {
 	p := s.published.Load()
 	if p == nil {
@@ -472,7 +470,7 @@ func (s *Store) Some(a authorizer.Authorizer, keep func(*binding.Binding) bool) 
 type admitter struct {
 	store  *Store
 	engine *engine.Engine
-	// breakers are those of the policies that the engine runs; nil if there are none.
+	// breakers are the breakers of the policies that the engine runs; nil if there are none.
 	breakers atomic.Pointer[breaker.Set]
 }
 
@@ -486,8 +484,8 @@ func (a *admitter) Admit(ctx context.Context, req *policy.Request) *engine.Decis
 	return d
 }
 
-// Snapshot returns the last snapshot that was published, nil before the first. The first
-// call for each snapshot works in proportion to the policies that have changed.
+// Snapshot returns the last published snapshot, nil before the first. The first call for each
+// snapshot costs time in proportion to the policies that have changed.
 func (s *Store) Snapshot() *Snapshot {
 	p := s.published.Load()
 	if p == nil {
@@ -496,8 +494,8 @@ func (s *Store) Snapshot() *Snapshot {
 	return p.snapshot()
 }
 
-// Changed returns a new channel, which receives a value after a snapshot was published;
-// several snapshots may be one value. There is no way to give the channel back.
+// Changed returns a new channel, which receives a value after a snapshot was published; several
+// snapshots may be one value. The channel cannot be unregistered.
 func (s *Store) Changed() <-chan struct{} {
 	l := s.listeners.Add()
 	if s.published.Load() != nil {
@@ -506,14 +504,14 @@ func (s *Store) Changed() <-chan struct{} {
 	return l
 }
 
-// Types are the kinds that the cluster serves, kept up to date.
+// Types returns the kinds that the cluster serves, which the Store keeps up to date.
 func (s *Store) Types() *openapi.Types { return s.schemas.Types() }
 
-// Authorizer asks the cluster what a user may do.
+// Authorizer returns an authorizer that asks the API server.
 func (s *Store) Authorizer() authorizer.Authorizer { return s.authorizer }
 
-// Namespace returns a Namespace as policies see it; the error of a missing one
-// is apierrors.IsNotFound.
+// Namespace returns a Namespace as policies see it. If it does not exist, apierrors.IsNotFound
+// holds for the error.
 func (s *Store) Namespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	return s.namespaces.Namespace(ctx, name)
 }

@@ -18,9 +18,9 @@ import (
 const (
 	// EventName is the name of all events.
 	EventName = "mapd.changed"
-	// maxBatch is how many events are sent at once.
+	// maxBatch bounds the events in one request.
 	maxBatch = 512
-	// eventInterval is how often the queue is looked at.
+	// eventInterval is how often the queue is checked.
 	eventInterval = time.Second
 )
 
@@ -30,15 +30,16 @@ type EventOptions struct {
 	Version, Instance string
 	Flush             time.Duration
 	Log               *slog.Logger
-	// Take empties the queue of changes.
+	// Take returns and removes the entries in the queue.
 	Take func() iter.Seq[history.Entry]
-	// Delivered is called with how many of them were sent and lost.
+	// Delivered is called with the number of entries that were sent, and the number of those that
+	// were lost.
 	Delivered func(sent, lost uint64)
 }
 
-// Events sends an event to a collector for each mutation that changed an object. Unlike
-// spans, all are sent. They wait in the queue of EventOptions.Take, so that no review
-// waits for the collector.
+// Events sends an event to a collector for each mutation that changed an object. Unlike spans,
+// events are not sampled. They wait in the queue of EventOptions.Take, so that no review waits
+// for the collector.
 type Events struct {
 	o        EventOptions
 	exporter *otlploghttp.Exporter
@@ -50,7 +51,7 @@ type Events struct {
 	cancel        context.CancelFunc
 }
 
-// batch is the sdklog.Processor that keeps events until they are sent.
+// batch is a sdklog.Processor that holds events until they are sent.
 type batch struct{ records []sdklog.Record }
 
 func (b *batch) Enabled(context.Context, sdklog.EnabledParameters) bool { return true }
@@ -61,7 +62,7 @@ func (b *batch) OnEmit(_ context.Context, r *sdklog.Record) error {
 	return nil
 }
 
-// StartEvents sends events until Close is called. As New, it does not connect.
+// StartEvents sends events until Close is called. Like New, it does not connect.
 func StartEvents(ctx context.Context, o EventOptions) (*Events, error) {
 	exporter, err := otlploghttp.New(ctx)
 	if err != nil {
@@ -134,7 +135,7 @@ func (e *Events) emit(ctx context.Context, entry *history.Entry) {
 	}
 }
 
-// send sends the batch, which has the events of so many entries.
+// send sends the batch, which has the events of a number of entries.
 func (e *Events) send(ctx context.Context, entries uint64) {
 	if entries == 0 {
 		return

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxSpans bounds the spans of policies of one review. Its own span counts those
-	// that were left out.
+	// maxSpans bounds the policy spans of one review. The review's span has the number of those
+	// left out.
 	maxSpans = 128
 	// maxPaths bounds the paths that a policy's event names.
 	maxPaths = 32
@@ -54,15 +54,15 @@ func (t *Tracer) Review(ctx context.Context, r webhook.Reviewed) {
 	}
 }
 
-// builder makes the spans within one review. Steps have durations and no times, and
-// follow each other without a gap: at is where the last one ended.
+// builder makes the spans within one review. Steps have durations but no start times, so their
+// spans follow each other without a gap; at is the end of the last one.
 type builder struct {
 	tracer     trace.Tracer
 	at, end    time.Time
 	made, left int
 }
 
-// after returns the time that is d later, but not after the end of the review.
+// after returns the time d after at, but not after the end of the review.
 func (b *builder) after(d time.Duration) time.Time {
 	if t := b.at.Add(d); t.Before(b.end) {
 		return t
@@ -99,12 +99,12 @@ func (b *builder) stage(ctx context.Context, r *engine.Record) {
 	span.End(trace.WithTimestamp(b.at))
 }
 
-// sameActor reports whether two steps are of one run of a policy.
+// sameActor reports whether two steps belong to one run of a policy.
 func sameActor(a, b *engine.Step) bool {
 	return a.Policy == b.Policy && a.Binding == b.Binding && a.Param == b.Param && a.Round == b.Round
 }
 
-// policy makes a span of the steps of one run of a policy if it did something.
+// policy makes a span for one run of a policy, if it changed the object or failed.
 func (b *builder) policy(ctx context.Context, member string, mode api.Mode, steps []engine.Step) {
 	var took time.Duration
 	var cost int64
@@ -141,7 +141,8 @@ func (b *builder) policy(ctx context.Context, member string, mode api.Mode, step
 		if failed.Ignored {
 			outcome = "ignored"
 		}
-		// The error's text may quote values of the object.
+		// The span gets only the type of the error, because its text may quote values of the
+		// object.
 		span.SetStatus(codes.Error, webhook.ErrorType(failed.Err))
 		span.SetAttributes(attribute.Int("mapd.failed_mutation", failed.Mutation), attribute.String("mapd.error_type", webhook.ErrorType(failed.Err)))
 	}

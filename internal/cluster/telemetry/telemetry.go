@@ -1,12 +1,12 @@
-// Package telemetry answers one question: how does what a review did reach an
-// OpenTelemetry collector? It is the only package that knows OpenTelemetry's SDK.
+// Package telemetry answers one question: how do the results of reviews reach an OpenTelemetry
+// collector? It is the only package that uses OpenTelemetry's SDK.
 //
-// Spans are made once a review is decided, from what its Decision recorded, so that
-// deciding costs the same with and without traces. They hold names, outcomes, costs and
-// the paths of changed fields, and never a value of an object or of a parameter.
+// Spans are made after a review was decided, from its Decision, so that deciding costs the same
+// with and without traces. They have names, outcomes, costs and the paths of changed fields, and
+// never a value of an object or of a parameter.
 //
-// Events are made of the entries of a history.Recorder, one for each mutation that changed an
-// object, whether or not its review is traced.
+// Events are made from the entries of a history.Recorder, one for each mutation that changed an
+// object, whether or not the review is traced. Start reading at Tracer.Review and StartEvents.
 package telemetry
 
 import (
@@ -35,24 +35,25 @@ import (
 const (
 	// maxValue bounds a text attribute; longer ones are cut.
 	maxValue = 512
-	// scope is the name of what makes spans and events.
+	// scope is the name of the instrumentation scope of spans and events.
 	scope = "github.com/mapd-project/mapd"
 	// defaultFlush is the default for Options.Flush.
 	defaultFlush = 3 * time.Second
-	// maxError bounds a collector's error in the log, which may quote its answer.
+	// maxError bounds the text of a collector's error in the log, because it may quote the
+	// collector's answer.
 	maxError = 1 << 10
-	// errorInterval is how often such an error is logged at most.
+	// errorInterval is the minimum time between two logged errors.
 	errorInterval = time.Minute
 )
 
-// Options configure a Tracer. The collector and the limits of the queue are those of
-// OpenTelemetry's environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT,
-// OTEL_EXPORTER_OTLP_HEADERS and OTEL_BSP_MAX_QUEUE_SIZE.
+// Options configure a Tracer. The environment variables of OpenTelemetry, such as
+// OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and OTEL_BSP_MAX_QUEUE_SIZE, configure
+// the collector and the queue.
 type Options struct {
-	// Sample is the share of the reviews without a trace of the caller's that are
-	// traced, from 0 to 1. A review with one is traced if the caller records its trace.
+	// Sample is the share of traced reviews among those that come without a trace of the caller,
+	// from 0 to 1. A review with a caller's trace is traced if the caller records that trace.
 	Sample float64
-	// Version is that of mapd, and Instance tells its replicas apart.
+	// Version is mapd's version, and Instance identifies the replica.
 	Version, Instance string
 	// Flush is how long Close waits for the collector; 0 means 3 s.
 	Flush time.Duration
@@ -71,8 +72,8 @@ type Tracer struct {
 
 var _ webhook.Tracer = (*Tracer)(nil)
 
-// New returns a Tracer that exports by OTLP over HTTP. New does not connect: that the
-// collector cannot be reached is logged when spans are sent.
+// New returns a Tracer that exports by OTLP over HTTP. It does not connect. If the collector
+// cannot be reached, that is logged when spans are sent.
 func New(ctx context.Context, o Options) (*Tracer, error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -87,7 +88,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxValue
 	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithSampler(sdktrace.AlwaysSample()), // of what sampled has chosen
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // sampled has decided already
 		sdktrace.WithBatcher(exporter),
 		sdktrace.WithResource(about),
 		sdktrace.WithRawSpanLimits(limits),
@@ -95,7 +96,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return &Tracer{sample: o.Sample, provider: provider, tracer: provider.Tracer(scope), flush: cmp.Or(o.Flush, defaultFlush)}, nil
 }
 
-// describe returns what a collector learns about this replica.
+// describe returns the resource attributes of this replica.
 func describe(ctx context.Context, version, instance string) (*resource.Resource, error) {
 	about, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
@@ -104,7 +105,7 @@ func describe(ctx context.Context, version, instance string) (*resource.Resource
 			attribute.String("service.version", version),
 			attribute.String("service.instance.id", instance),
 		),
-		resource.WithFromEnv(), // replaces what is the same
+		resource.WithFromEnv(), // overrides the attributes above
 	)
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
@@ -124,14 +125,13 @@ func (t *Tracer) Close() {
 // Context implements webhook.Tracer: it reads the W3C trace context of a request.
 func (t *Tracer) Context(ctx context.Context, header http.Header) context.Context {
 	if len(header["Traceparent"]) == 0 {
-		return ctx // Extract allocates even then
+		return ctx // avoids an allocation in Extract
 	}
 	return t.format.Extract(ctx, propagation.HeaderCarrier(header))
 }
 
-// sampled reports whether a review is traced: if its caller records the trace that it
-// belongs to, or, without a caller's trace, if chance has it. It allocates nothing, which
-// the SDK's own samplers do.
+// sampled reports whether a review is traced: if there is a caller's trace, whether the caller
+// records it, and otherwise at random. Unlike the SDK's samplers, it does not allocate.
 func (t *Tracer) sampled(ctx context.Context) bool {
 	if caller := trace.SpanContextFromContext(ctx); caller.IsValid() {
 		return caller.IsSampled()
@@ -139,14 +139,14 @@ func (t *Tracer) sampled(ctx context.Context) bool {
 	return rand.Float64() < t.sample
 }
 
-// errorLog logs the errors of the SDK, one in each interval at most.
+// errorLog logs errors of the SDK, at most one per interval.
 type errorLog struct {
 	log     *slog.Logger
 	message string
 
 	mu    sync.Mutex
 	next  time.Time
-	quiet int // errors since the last one that was logged
+	quiet int // errors since the last logged one
 }
 
 // Handle implements otel.ErrorHandler.

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// MinRetry and maxRetry bound how long after a failure the server is asked again.
-	// client-go's own bound of 30 s is meant for clusters with thousands of clients; a
-	// policy has to act within a second of being served.
+	// MinRetry and maxRetry bound the wait after a failure. client-go's own bound of 30 s is
+	// meant for clusters with thousands of clients; mapd's policies have to take effect within a
+	// second.
 	MinRetry = 50 * time.Millisecond
 	maxRetry = time.Second
-	// MaxRefusedRetry bounds the same after the server has denied access. People grant
-	// rights, so nobody waits for the second.
+	// MaxRefusedRetry bounds the wait after the server has denied access. Rights are granted by
+	// people, so retrying every second is not needed.
 	MaxRefusedRetry = 5 * time.Second
 )
 
 // Selection says which objects of a resource to read. The zero Selection is all of
 // them.
 type Selection struct {
-	Namespace      string // empty: all namespaces, or a resource without
-	Fields, Labels string // selectors
+	Namespace      string // empty: all namespaces, or the resource has none
+	Fields, Labels string // field and label selectors
 }
 
 // Named selects one object.
@@ -45,12 +45,12 @@ func Named(namespace, name string) Selection {
 	return Selection{Namespace: namespace, Fields: "metadata.name=" + name}
 }
 
-// withoutConnection is the type of the watch that client-go returns, and no error, if its
+// withoutConnection is the type of the watch that client-go returns, without an error, if the
 // connection breaks before the server answers.
 var withoutConnection = reflect.TypeOf(apiwatch.NewEmptyWatch())
 
-// follow lists and watches a resource into store until ctx is done. It passes the
-// outcome of every call to note, nil for success, and retries soon after a failure.
+// follow lists and watches a resource into store until ctx is done. It calls note with the
+// outcome of every request, nil for success, and retries soon after a failure.
 func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, selection Selection, store cache.ReflectorStore, note func(error)) {
 	client, health := unwrap(client)
 	reading := health.begin(gvr.GroupResource().String())
@@ -60,8 +60,8 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 		resource = client.Resource(gvr).Namespace(selection.Namespace)
 	}
 	noteCall := func(err error) {
-		// The server answers so to a version that is too old, as after a pause; the
-		// reflector lists again.
+		// This is the server's answer to a resource version that is too old, as after a pause.
+		// The reflector then lists again, so it is no failure.
 		if ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			reading.note(err)
 			note(err)
@@ -69,7 +69,7 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 	}
 	reflector := cache.NewReflectorWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			// The reflector lists under a context that never ends.
+			// The reflector would list with a context that never ends.
 			ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				o.FieldSelector, o.LabelSelector = selection.Fields, selection.Labels
 				list, err := resource.List(ctx, o)
@@ -82,7 +82,8 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 				if err == nil && reflect.TypeOf(events) == withoutConnection {
 					err = &net.OpError{Op: "watch", Err: syscall.ECONNRESET}
 				}
-				// When a watch that was to begin with all objects fails, a list follows.
+				// A watch that begins with all objects (SendInitialEvents) may fail; the
+				// reflector then lists.
 				if err == nil || o.SendInitialEvents == nil {
 					noteCall(err)
 				}
@@ -94,7 +95,7 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 			Name:    gvr.GroupResource().String(),
 			Backoff: &wait.Backoff{Duration: MinRetry, Factor: 2, Jitter: 0.2, Steps: 8, Cap: maxRetry},
 		})
-	silent := klog.NewContext(ctx, klog.Logger{}) // note logs
+	silent := klog.NewContext(ctx, klog.Logger{}) // note logs instead
 	delay := MinRetry
 	for ctx.Err() == nil {
 		start := time.Now()
@@ -104,7 +105,7 @@ func follow(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersi
 		if Refused(err) {
 			limit = MaxRefusedRetry
 		} else if err == nil || time.Since(start) > 10*maxRetry {
-			delay = MinRetry // the watch ended, as each does sooner or later
+			delay = MinRetry // a watch ends normally after some minutes
 		}
 		Sleep(ctx, delay, nil, nil)
 		delay = min(2*delay, limit)
@@ -116,8 +117,8 @@ func Refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-// LogOutcomes returns a function that logs the outcome of a call that is repeated,
-// whenever it is another one than before.
+// LogOutcomes returns a function that logs the outcome of a repeated call whenever it differs
+// from the last one.
 func LogOutcomes(log *slog.Logger) func(error) {
 	var mu sync.Mutex
 	var last string
@@ -136,8 +137,8 @@ func LogOutcomes(log *slog.Logger) func(error) {
 	}
 }
 
-// category is the same for errors that deserve one log line together. The texts of
-// network errors hold port numbers, so no two of them are equal.
+// category returns the same text for errors that need only one log line. Texts of network errors
+// have port numbers, so they all differ.
 func category(err error) string {
 	if err == nil {
 		return ""

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// silence is how long the API server may not answer before Check says so. Every
-	// replica asks for the Lease once a second.
+	// silence is how long the API server may be silent before Check reports that. Every replica
+	// asks for the Lease once a second.
 	silence = 10 * time.Second
 	// maxUnread bounds how many resources Check names.
 	maxUnread = 10
@@ -28,31 +28,31 @@ type Client struct {
 	Health *Health
 }
 
-// Health says whether the API server answers, and what of the cluster is not being read.
-// It is safe for concurrent use.
+// Health reports whether the API server answers, and which resources cannot be read. It is safe
+// for concurrent use.
 type Health struct {
-	answered atomic.Int64 // when the server last answered, in nanoseconds since 1970
+	answered atomic.Int64 // time of the server's last answer, in Unix nanoseconds
 
 	mu     sync.Mutex
 	follow map[*followed]bool
 }
 
-// followed is one resource, or part of one, that is listed and watched.
+// followed is a resource, or a part of it, that is listed and watched.
 type followed struct {
 	health   *Health
 	resource string
-	unread   time.Time // since when it is not being read; zero: it is
-	err      error     // of the first call since then; nil: there was none
+	unread   time.Time // since when it cannot be read; zero: it can
+	err      error     // the first error since then; nil: there was none
 }
 
-// NewHealth returns the Health of a server that counts as having answered now.
+// NewHealth returns a Health. The server counts as having answered now.
 func NewHealth() *Health {
 	h := &Health{follow: map[*followed]bool{}}
 	h.answered.Store(time.Now().UnixNano())
 	return h
 }
 
-// Transport returns a RoundTripper that tells h of every answer, whatever it says.
+// Transport returns a RoundTripper that records every answer of the server, even errors.
 func (h *Health) Transport(next http.RoundTripper) http.RoundTripper { return transport{h, next} }
 
 type transport struct {
@@ -75,8 +75,7 @@ func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 // LastContact returns when the server last answered.
 func (h *Health) LastContact() time.Time { return time.Unix(0, h.answered.Load()) }
 
-// Connected says of every resource that is followed whether all that is followed of it is
-// being read.
+// Connected returns, for every followed resource, whether all its parts can be read.
 func (h *Health) Connected() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,8 +87,8 @@ func (h *Health) Connected() map[string]bool {
 	return out
 }
 
-// Check returns an error that says since when the server has not answered, and which
-// resources are not being read since when; nil if all is well.
+// Check returns an error that says since when the server has not answered, and since when which
+// resources cannot be read; nil if there is no such problem.
 func (h *Health) Check() error {
 	var lines []string
 	if last := h.LastContact(); time.Since(last) >= silence {
@@ -113,8 +112,8 @@ func (h *Health) Check() error {
 	return fmt.Errorf("%s", strings.Join(lines, "\n"))
 }
 
-// unread returns copies of what is not being read, by resource, and of each resource what
-// has not been for the longest time.
+// unread returns copies of the parts that cannot be read, sorted by resource; of each resource
+// the one with the longest failure.
 func (h *Health) unread() []followed {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +136,7 @@ func unwrap(client dynamic.Interface) (dynamic.Interface, *Health) {
 	return client, nil
 }
 
-// begin adds a resource that is not read yet. h may be nil.
+// begin adds a resource that has not been read yet. h may be nil.
 func (h *Health) begin(resource string) *followed {
 	f := &followed{health: h, resource: resource, unread: time.Now()}
 	if h != nil {
@@ -148,7 +147,7 @@ func (h *Health) begin(resource string) *followed {
 	return f
 }
 
-// end removes it.
+// end removes the resource.
 func (f *followed) end() {
 	if f.health != nil {
 		f.health.mu.Lock()
@@ -157,7 +156,7 @@ func (f *followed) end() {
 	}
 }
 
-// note records the outcome of a call.
+// note records the outcome of a request.
 func (f *followed) note(err error) {
 	if f.health == nil {
 		return

@@ -17,58 +17,55 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Options say what a Mirror reads and keeps. Client, Keep, and either Resource or Types
-// with Kinds are required.
+// Options configure a Mirror. Client, Keep, and either Resource or Types with Kinds are required.
 type Options[T any] struct {
 	Client dynamic.Interface
 	Log    *slog.Logger // nil: no log
-	// Resource is read all the time: while the server does not serve it, the Mirror
-	// retries.
+	// Resource is read all the time. While the server does not serve it, the Mirror retries.
 	Resource schema.GroupVersionResource
-	// Kinds are versions of one kind that the server need not serve; the first one in
-	// Types is read. Whoever changes Types calls Look.
+	// Kinds are versions of one kind that the server may or may not serve. The first one in Types
+	// is read. After a change of Types, call Look.
 	Types *openapi.Types
 	Kinds []schema.GroupVersionKind
 
 	Selection
-	// Keep returns what to keep of an object; old is what was kept under its name until
-	// now, or the zero value. It may modify the object.
+	// Keep returns the reduced form of an object; old is the one that is stored under its name,
+	// or the zero value. It may modify the object.
 	Keep func(u *unstructured.Unstructured, old T) T
-	// Changed is called after every change of an object, and when all have been read. It
+	// Changed is called after every change of an object, and when all objects have been read. It
 	// must return soon. May be nil.
 	Changed func()
-	// StateChanged is called when State returns another State than before. It must return
-	// soon. May be nil.
+	// StateChanged is called when State returns a new State. It must return soon. May be nil.
 	StateChanged func()
-	// EmptyAfter is how long the server may not know the resource before its objects count
-	// as deleted; 0 means for ever. Usually the server reports each of them as deleted
-	// before, but not if the connection was cut in that moment.
+	// EmptyAfter is how long the server may not know the resource before its objects count as
+	// deleted; 0 means for ever. Usually the server reports each deletion before, but not if the
+	// connection breaks at that moment.
 	EmptyAfter time.Duration
-	// ForgetAfter is how long the server may deny access before the Mirror forgets what
-	// it has read; 0 means for ever.
+	// ForgetAfter is how long the server may deny access before the Mirror drops its objects; 0
+	// means for ever.
 	ForgetAfter time.Duration
-	// Names has the Mirror record which objects change, for TakeChanged.
+	// Names makes the Mirror record which objects change, for TakeChanged.
 	Names bool
 }
 
-// State says how reading is going.
+// State describes the success of reading.
 type State struct {
-	// Known says that it is known whether the server serves the resource, Served that it
-	// does, and Read that all objects have been read.
+	// Known: it is known whether the server serves the resource. Served: it does. Read: all
+	// objects have been read.
 	Known, Served, Read bool
-	// Err is the outcome of the last call. Errors of one kind count as one: Err is the
-	// first of them.
+	// Err is the outcome of the last request. If errors of one category follow each other, Err is
+	// the first of them.
 	Err error
 }
 
-// Mirror holds what its owner keeps of each object of a resource. It implements
-// cache.TransformingStore, so that no object is held whole for longer than it takes to
-// read it. It is safe for concurrent use.
+// Mirror has a reduced form of each object of a resource, see Options.Keep. It implements
+// cache.TransformingStore, so that whole objects are in memory only while they are read. It is
+// safe for concurrent use.
 type Mirror[T any] struct {
 	o    Options[T]
 	name string // of the resource or kind, in errors
 	log  *slog.Logger
-	// logOutcome logs the outcome of a call, if it is another one than before.
+	// logOutcome logs the outcome of a request if it differs from the last one.
 	logOutcome func(error)
 	look       Signal
 
@@ -77,9 +74,9 @@ type Mirror[T any] struct {
 	read     chan struct{}           // closed once all objects have been read
 	names    map[string]bool         // of objects that have changed since TakeChanged
 	all      bool                    // any object may have changed since TakeChanged
-	state    State                   // but for Read
-	since    time.Time               // of state.Err
-	notified State                   // as of the last call of StateChanged
+	state    State                   // except Read
+	since    time.Time               // since when state.Err is as it is
+	notified State                   // the State at the last call of StateChanged
 }
 
 // New returns an empty Mirror.
@@ -100,11 +97,11 @@ func New[T any](o Options[T]) *Mirror[T] {
 	return m
 }
 
-// Look has Run find out again which resource to read. A Mirror of Kinds does not read
-// before the first call.
+// Look makes Run determine again which resource to read. A Mirror of Kinds reads nothing before
+// the first call.
 func (m *Mirror[T]) Look() { m.look.Notify() }
 
-// Run reads until ctx is done.
+// Run lists and watches until ctx is done.
 func (m *Mirror[T]) Run(ctx context.Context) {
 	if len(m.o.Kinds) == 0 {
 		follow(ctx, m.o.Client, m.o.Resource, m.o.Selection, m, m.Note)
@@ -114,8 +111,8 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 	var last served
 	for ctx.Err() == nil {
 		now := m.find()
-		// Another version of the same resource has the same objects: those that were read
-		// stay until they have been read again.
+		// Other versions of the same resource have the same objects, so the present ones stay
+		// until they have been read again.
 		if now.resource.GroupResource() != last.resource.GroupResource() || now.namespaced != last.namespaced {
 			m.forget()
 		}
@@ -133,13 +130,13 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 	}
 }
 
-// served is a resource that the server has; the zero value is none.
+// served is a resource that the server serves; the zero value stands for none.
 type served struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
 }
 
-// find returns the resource of the first of Kinds that the server has.
+// find returns the resource of the first of Kinds that the server serves.
 func (m *Mirror[T]) find() served {
 	for _, gvk := range m.o.Kinds {
 		if r, ok := m.o.Types.ResourceFor(gvk); ok {
@@ -149,7 +146,7 @@ func (m *Mirror[T]) find() served {
 	return served{}
 }
 
-// SetServed records whether the server has one of Kinds. Run calls it.
+// SetServed records whether the server serves one of Kinds. Run calls it.
 func (m *Mirror[T]) SetServed(served bool) {
 	if !served {
 		m.forget()
@@ -160,9 +157,10 @@ func (m *Mirror[T]) SetServed(served bool) {
 	m.tellState()
 }
 
-// Note records the outcome of a call. Run calls it.
+// Note records the outcome of a request. Run calls it.
 func (m *Mirror[T]) Note(err error) {
-	// A server serves a new kind about a second after it says so.
+	// A server serves a new kind about a second after discovery lists it, so a NotFound is no
+	// failure of Kinds.
 	if !apierrors.IsNotFound(err) || len(m.o.Kinds) == 0 {
 		m.logOutcome(err)
 	}
@@ -175,14 +173,14 @@ func (m *Mirror[T]) Note(err error) {
 	switch {
 	case m.o.EmptyAfter > 0 && apierrors.IsNotFound(err) && lasted >= m.o.EmptyAfter && m.IsRead() && m.Len() > 0:
 		m.log.Error("the server no longer knows the resource, its objects are gone")
-		_ = m.Replace(nil, "") // fails only for values that are no objects
+		_ = m.Replace(nil, "") // an empty list cannot fail
 	case m.o.ForgetAfter > 0 && Refused(err) && lasted >= m.o.ForgetAfter:
 		m.forget()
 	}
 	m.tellState()
 }
 
-// tellState calls StateChanged if there is reason to.
+// tellState calls StateChanged if the State has changed since the last call.
 func (m *Mirror[T]) tellState() {
 	if m.o.StateChanged == nil {
 		return
@@ -196,7 +194,7 @@ func (m *Mirror[T]) tellState() {
 	}
 }
 
-// State returns how reading is going.
+// State returns the present State.
 func (m *Mirror[T]) State() State {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -209,8 +207,7 @@ func (m *Mirror[T]) stateLocked() State {
 	return s
 }
 
-// Ready returns nil once all objects have been read, and otherwise an error that says
-// why they have not.
+// Ready returns nil once all objects have been read, and otherwise the reason why they have not.
 func (m *Mirror[T]) Ready() error {
 	switch s := m.State(); {
 	case s.Read:
@@ -222,9 +219,8 @@ func (m *Mirror[T]) Ready() error {
 	}
 }
 
-// Settled is Ready for a caller who can do without the objects: it also returns nil if
-// the server does not serve the kind, or refuses to show the objects, which does not
-// pass.
+// Settled is Ready for callers that can work without the objects: it also returns nil if the
+// server does not serve the kind, or denies access.
 func (m *Mirror[T]) Settled() error {
 	if s := m.State(); s.Known && (!s.Served || Refused(s.Err)) {
 		return nil
@@ -232,8 +228,8 @@ func (m *Mirror[T]) Settled() error {
 	return m.Ready()
 }
 
-// Problem returns an error that says why the objects of a kind that the server serves
-// cannot be read, nil if they can.
+// Problem returns the reason why the objects of a kind that the server serves cannot be read, nil
+// if they can.
 func (m *Mirror[T]) Problem() error {
 	if s := m.State(); s.Err != nil && !apierrors.IsNotFound(s.Err) {
 		return fmt.Errorf("%s cannot be read: %w", m.name, s.Err)
@@ -241,7 +237,7 @@ func (m *Mirror[T]) Problem() error {
 	return nil
 }
 
-// Get returns what is kept of an object.
+// Get returns the item of an object.
 func (m *Mirror[T]) Get(namespace, name string) (T, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -249,7 +245,7 @@ func (m *Mirror[T]) Get(namespace, name string) (T, bool) {
 	return item, ok
 }
 
-// Len returns how many objects there are.
+// Len returns the number of objects.
 func (m *Mirror[T]) Len() (n int) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -268,8 +264,8 @@ func (m *Mirror[T]) Each(namespace string, f func(name string, item T)) {
 	})
 }
 
-// EachNamespace calls f with what is kept in each namespace, by name, in any order. f
-// must not modify it nor call m.
+// EachNamespace calls f with the items of each namespace, by name, in any order. f must not
+// modify the map or call m.
 func (m *Mirror[T]) EachNamespace(f func(namespace string, items map[string]T)) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -278,8 +274,7 @@ func (m *Mirror[T]) EachNamespace(f func(namespace string, items map[string]T)) 
 	}
 }
 
-// Inspect calls f with what is kept in a namespace, by name. f must not modify it nor
-// call m.
+// Inspect calls f with the items of a namespace, by name. f must not modify the map or call m.
 func (m *Mirror[T]) Inspect(namespace string, f func(map[string]T)) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -305,9 +300,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TakeChanged returns the names of the objects that may have changed since the last
-// call, in any namespace. all means that any object may have. Options.Names has to be
-// set.
+// TakeChanged returns the names of the objects that may have changed since the last call, in any
+// namespace. all means that any object may have changed. Options.Names has to be set.
 func (m *Mirror[T]) TakeChanged() (names map[string]bool, all bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -327,7 +321,7 @@ func (m *Mirror[T]) noteChanged(name string) {
 	m.names[name] = true
 }
 
-// forget makes m as empty and unread as it was at first.
+// forget removes all objects, and makes m unread.
 func (m *Mirror[T]) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -337,7 +331,7 @@ func (m *Mirror[T]) forget() {
 	}
 }
 
-// kept is an object on its way into a Mirror, reduced to its name and what is kept.
+// kept is an object on its way into a Mirror, reduced to its name and item.
 type kept[T any] struct {
 	metav1.ObjectMeta
 	item T

@@ -15,20 +15,19 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// ObjectOptions say which object an Object follows. All but Log and Changed are
-// required.
+// ObjectOptions say which object to follow. All but Log and Changed are required.
 type ObjectOptions struct {
 	Client          dynamic.Interface
 	Resource        schema.GroupVersionResource
 	Namespace, Name string
 	Log             *slog.Logger // nil: no log
-	// Changed is called after every change, and after the first look. It must return soon.
+	// Changed is called after every change, and after the first read. It must return soon.
 	Changed func()
 }
 
-// Object holds one object of the cluster, as a pointer to a Go type. It reads that
-// object alone, so no right to others is needed, and its owner tells it what he has
-// written, so that it never falls behind that. It is safe for concurrent use.
+// Object has one object of the cluster, as a pointer to a Go type. It reads only that object, so
+// it needs no right to others. With Observe, a caller passes the result of its own writes, so
+// that Get never returns an older version. It is safe for concurrent use.
 type Object[T metav1.Object] struct {
 	o      ObjectOptions
 	decode func(*unstructured.Unstructured) (T, error)
@@ -36,11 +35,11 @@ type Object[T metav1.Object] struct {
 	mu      sync.Mutex
 	current T
 	exists  bool
-	gone    types.UID     // of the last object that was deleted
-	read    chan struct{} // closed after the first look
+	gone    types.UID     // of the last deleted object
+	read    chan struct{} // closed after the first read
 }
 
-// NewObject returns an Object that holds nothing.
+// NewObject returns an Object that has read nothing.
 func NewObject[T any, P interface {
 	*T
 	metav1.Object
@@ -61,22 +60,23 @@ func (o *Object[T]) Run(ctx context.Context) {
 	follow(ctx, o.o.Client, o.o.Resource, Named(o.o.Namespace, o.o.Name), o, note)
 }
 
-// Read returns a channel that is closed after the first look: from then on Get returns
-// nil only if there is no object.
+// Read returns a channel that is closed after the first read: from then on, Get returns nil only
+// if the object does not exist.
 func (o *Object[T]) Read() <-chan struct{} { return o.read }
 
 // Name returns the name of the object.
 func (o *Object[T]) Name() string { return o.o.Name }
 
-// Get returns the object, nil if there is none. It must not be modified.
+// Get returns the object, nil if it does not exist or was not read. The caller must not modify
+// it.
 func (o *Object[T]) Get() T {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.current
 }
 
-// Observe takes in an object that the server has returned, unless a newer one is known:
-// the answer to a write can arrive after the watch has reported that the object is gone.
+// Observe stores an object that the server has returned, unless a newer version is known: the
+// answer to a write can arrive after the watch has reported a deletion.
 func (o *Object[T]) Observe(obj T) {
 	if obj.GetName() != o.o.Name {
 		return
@@ -89,7 +89,7 @@ func (o *Object[T]) Observe(obj T) {
 	o.o.Changed()
 }
 
-// Forget takes in that an object was deleted.
+// Forget records that the object with a UID was deleted.
 func (o *Object[T]) Forget(uid types.UID) {
 	o.mu.Lock()
 	o.gone = uid
@@ -140,8 +140,8 @@ func (o *Object[T]) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. A list that is older than the object does
-// not prove that the object is gone.
+// Replace implements cache.ReflectorStore. If the list is older than the object, it does not
+// prove that the object is gone.
 func (o *Object[T]) Replace(objs []any, version string) error {
 	found := false
 	for _, obj := range objs {

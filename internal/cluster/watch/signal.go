@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// quiet is how long no notification may come before a change is processed. Objects
-	// that are applied together, such as a policy and its binding, arrive within it.
+	// quiet is how long there must be no notification before a change is processed. Objects that
+	// are applied together, such as a policy and its binding, arrive within that time.
 	quiet = 20 * time.Millisecond
-	// brief replaces quiet for the first change after patience without any: if it is
-	// the first of many, the others wait.
+	// brief is used instead of quiet for the first change after a pause of at least patience. If
+	// more changes follow, only the first one is processed early.
 	brief = 3 * time.Millisecond
-	// patience is how long a change waits at most while others keep coming.
+	// patience bounds the wait while notifications keep coming.
 	patience = 250 * time.Millisecond
 )
 
@@ -25,7 +25,7 @@ type Signal chan struct{}
 // NewSignal returns a Signal that nobody has notified.
 func NewSignal() Signal { return make(Signal, 1) }
 
-// Notify never blocks.
+// Notify notifies the receiver. It never blocks.
 func (s Signal) Notify() {
 	select {
 	case s <- struct{}{}:
@@ -47,8 +47,8 @@ func (s Signal) Wait(ctx context.Context) bool {
 // no more than 250 ms. It returns false if ctx ends before.
 func (s Signal) WaitQuiet(ctx context.Context) bool { return s.Wait(ctx) && s.drain(ctx, quiet) }
 
-// WaitQuietSince is WaitQuiet for a caller that processed the change before this one at
-// last: if that is 250 ms ago or more, 3 ms without a notification are enough.
+// WaitQuietSince is WaitQuiet for a caller that processed the last change at last. If that is at
+// least 250 ms ago, 3 ms without a notification are enough.
 func (s Signal) WaitQuietSince(ctx context.Context, last time.Time) bool {
 	if !s.Wait(ctx) {
 		return false
@@ -59,7 +59,7 @@ func (s Signal) WaitQuietSince(ctx context.Context, last time.Time) bool {
 	return s.drain(ctx, quiet)
 }
 
-// drain waits until no notification has come for pause, or for patience in all.
+// drain waits until there has been no notification for pause, or until patience has passed.
 func (s Signal) drain(ctx context.Context, pause time.Duration) bool {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -96,7 +96,7 @@ type Listeners struct {
 	all []Signal
 }
 
-// Add returns a Signal for one receiver. There is no way to give it back.
+// Add returns a Signal for one receiver. It cannot be removed.
 func (l *Listeners) Add() Signal {
 	s := NewSignal()
 	l.mu.Lock()

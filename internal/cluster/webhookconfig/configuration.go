@@ -181,7 +181,7 @@ func quoteCEL(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`).Replace(s) + "'"
 }
 
-// clientConfig appends a path to the address of a
+// clientConfig returns c with path appended to its URL or to the path of its Service.
 func clientConfig(c admissionregistrationv1.WebhookClientConfig, path string) admissionregistrationv1.WebhookClientConfig {
 	if c.URL != nil {
 		c.URL = new(strings.TrimSuffix(*c.URL, "/") + path)

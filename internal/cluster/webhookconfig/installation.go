@@ -39,8 +39,8 @@ func InstallationOf(meta metav1.ObjectMeta) Installation {
 	return i
 }
 
-// Is reports whether both are the same installation. The UID does not count: a
-// namespace that was made anew, or restored from a backup, holds the same one.
+// Is reports whether both are the same installation. The UID does not count: if a namespace was
+// created again, or restored from a backup, its installation is still the same.
 func (i Installation) Is(other Installation) bool {
 	return i.Namespace == other.Namespace && (i.Lease == other.Lease || i.Lease == "" || other.Lease == "")
 }

@@ -1,7 +1,7 @@
-// Package workloads finds out, in a cluster, what admission will make of the objects that
-// workloads create, and warns those who write the workloads. It is a feature of `mapd serve`
-// (internal/cluster/feature).
+// Package workloads answers one question: what will admission do to the objects that a workload
+// of the cluster creates? It warns the users who write the workload. It is a feature of `mapd
+// serve` (internal/cluster/feature).
 //
-// What a workload creates and what becomes of it is decided in internal/workloads/expansion.
-// Start reading at Feature.Update.
+// Which objects a workload creates, and what happens to them, is decided in
+// internal/workloads/expansion. Start reading at Feature.Update.
 package workloads

@@ -13,14 +13,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// State is what workloads are expanded with.
+// State describes what is used to expand workloads.
 type State struct {
-	// Rules are those of the workloads that are expanded.
+	// Rules match the workloads that are expanded.
 	Rules []admissionregistrationv1.RuleWithOperations
 	// Templates are Gatekeeper's expansion templates, by name.
 	Templates []TemplateState
-	// Problems say which other objects have no effect on what workloads create or cannot be
-	// run, and which kinds cannot be read.
+	// Problems describe other objects that have no effect on what workloads create, or cannot be
+	// run, and kinds that cannot be read.
 	Problems []string
 }
 
@@ -29,13 +29,13 @@ type TemplateState struct {
 	// Object has the template's apiVersion, kind, name, uid and generation. It must not
 	// be modified.
 	Object *unstructured.Unstructured
-	// Err is why the template does nothing, nil if it is in force. Cycle says that it is in
-	// a circle, and otherwise it is not valid.
+	// Err is the reason why the template has no effect, nil if it has one. Cycle: the template is
+	// part of a cycle; otherwise it is not valid.
 	Err   error
 	Cycle bool
 }
 
-// stateOf returns what has become of the objects that were read.
+// stateOf returns the states of the objects that were read.
 func (w *Feature) stateOf(expands *expand.Set) *State {
 	s := &State{Rules: w.rulesOf(expands), Problems: w.problems()}
 	for _, t := range w.read.templates {
@@ -48,7 +48,7 @@ func (w *Feature) stateOf(expands *expand.Set) *State {
 	return s
 }
 
-// problems returns what is wrong with all objects but templates.
+// problems returns the problems of all objects except templates.
 func (w *Feature) problems() []string {
 	out := w.all.Problems()
 	add := func(err error, object *unstructured.Unstructured) {
@@ -76,13 +76,12 @@ func (s *State) Entries(validating bool, base admissionregistrationv1.MutatingWe
 // EntryName is the name of the webhook's entry for workloads.
 const EntryName = "expand.mapd.dev"
 
-// newEntry returns the validating entry for the workloads that rules name, or nil without
-// rules.
+// newEntry returns the validating entry for the workloads that rules match, or nil without rules.
 //
-// The entry is skipped if mapd cannot be reached: it tells authors early what admission
-// will do to the objects of their workloads, and admission does it in any case. It
-// excludes workloads that a controller has made of another one, such as the ReplicaSets
-// of a Deployment, of which the author has been warned.
+// The entry is skipped if mapd cannot be reached, because it only gives early warnings; admission
+// of the created objects does not depend on it. It excludes workloads that a controller has
+// created from another one, such as the ReplicaSets of a Deployment, because the author of the
+// Deployment has been warned already.
 func newEntry(rules []admissionregistrationv1.RuleWithOperations, base admissionregistrationv1.MutatingWebhook) *admissionregistrationv1.MutatingWebhook {
 	w := webhookconfig.RulesEntry(base, EntryName, webhook.ExpandPath, rules)
 	if w == nil {
@@ -97,15 +96,15 @@ func newEntry(rules []admissionregistrationv1.RuleWithOperations, base admission
 	return w
 }
 
-// ListingName is the ConfigMap in mapd's namespace that says what has become of
-// Gatekeeper's expansion templates, and what else has no effect on what workloads create.
-// The status of the templates is Gatekeeper's, which may be running.
+// ListingName is the ConfigMap in mapd's namespace with the states of Gatekeeper's expansion
+// templates, and with other objects that have no effect on what workloads create. mapd does not
+// write the templates' status, because Gatekeeper may be running and writes it.
 const ListingName = "mapd-expansion"
 
-// What can be said of an expansion template.
+// States of an expansion template in the ConfigMap.
 const (
 	running = "running"
-	cycle   = "cycle"   // it generates what the others of its circle expand
+	cycle   = "cycle"   // templates that generate each other's workloads
 	refused = "refused" // it is not valid
 )
 

@@ -24,9 +24,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Feature finds out what becomes of the objects that workloads create. It reads
-// Gatekeeper's expansion templates, if the cluster has them, ValidatingAdmissionPolicies
-// with their bindings, and the MutatingAdmissionPolicies that the API server itself runs.
+// Feature determines what admission does to the objects that workloads create. It reads
+// Gatekeeper's expansion templates, if the cluster has them, ValidatingAdmissionPolicies with
+// their bindings, and the MutatingAdmissionPolicies that the API server runs itself.
 type Feature struct {
 	feature.Base
 	log       *slog.Logger
@@ -36,25 +36,26 @@ type Feature struct {
 	policies  *watch.Mirror[*validatingPolicy]
 	bindings  *watch.Mirror[*validatingBinding]
 	natives   *store.Compiled
-	optional  feature.Sources // those that a server need not serve
+	optional  feature.Sources // kinds that a server may not serve
 	all       feature.Sources
 	engine    *engine.Engine
 	current   atomic.Pointer[expansion.Expander] // nil before the first
 
-	// Only Update uses the rest.
+	// Only Update uses the following fields.
 	read  objects
 	state *State                    // nil before the first Expander
 	kinds []schema.GroupVersionKind // of the parameters of ValidatingAdmissionPolicies
 }
 
-// What is read. A Value may be there with an Err: such a policy fails what it meets.
+// Items of the mirrors. A Value may come with an Err: such a policy fails for the objects that it
+// matches.
 type (
 	template          = feature.Decoded[legacy.Template]
 	validatingPolicy  = feature.Decoded[validating.Program]
 	validatingBinding = feature.Decoded[validating.Bound]
 )
 
-// compileTime bounds the compiling of one ValidatingAdmissionPolicy.
+// compileTime bounds the time to compile one ValidatingAdmissionPolicy.
 const compileTime = 5 * time.Second
 
 var (
@@ -77,15 +78,15 @@ var (
 	}}
 )
 
-// textOf returns what a policy or a binding says, without what servers and clients
-// note in it.
+// textOf returns a policy or a binding as JSON, without its status and the metadata that servers
+// and clients add.
 func textOf(u *unstructured.Unstructured) ([]byte, error) {
 	return api.JSON(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": map[string]any{"name": u.GetName()}, "spec": u.Object["spec"],
 	}})
 }
 
-// objects are what an Expander is made of.
+// objects are the inputs of an Expander.
 type objects struct {
 	templates []*template
 	policies  []*validatingPolicy
@@ -96,7 +97,7 @@ func (o objects) equal(p objects) bool {
 	return slices.Equal(o.templates, p.templates) && slices.Equal(o.policies, p.policies) && slices.Equal(o.bindings, p.bindings)
 }
 
-// nativeStage is the name of the stage that stands for the API server's own.
+// nativeStage is the name of the stage with the API server's own policies.
 const nativeStage = "native policies"
 
 // New returns a Feature that has not started.
@@ -108,7 +109,7 @@ func (w *Feature) Name() string { return "expansion" }
 // Start implements feature.Feature.
 func (w *Feature) Start(d feature.Deps) {
 	w.log, w.types, w.engine = d.Log, d.Policy.Types, engine.New(d.Engine)
-	d.Sources.Exceptions = nil // an API server reads none
+	d.Sources.Exceptions = nil // an API server knows no exceptions
 	w.sources = validating.Sources{Sources: d.Sources, Types: w.types, Convert: d.Engine.Convert, Authorizer: d.Authorizer}
 	w.templates = feature.Watch(d, templateDecoder.Keep, feature.Versions(api.ExpansionGroup, legacy.TemplateKind, "v1beta1", "v1alpha1"))
 	w.natives = store.NewCompiled(d)
@@ -140,7 +141,7 @@ func (w *Feature) Ready() error {
 	return errors.New("nothing is published yet")
 }
 
-// Advisory implements feature.Feature: admission works without the warnings.
+// Advisory implements feature.Feature: admission works without these warnings.
 func (w *Feature) Advisory() bool { return true }
 
 func (w *Feature) sourcesReady() error {
@@ -163,11 +164,10 @@ func (w *Feature) ParamKinds() []schema.GroupVersionKind {
 // Owns implements feature.Feature.
 func (w *Feature) Owns(entry string) bool { return entry == EntryName }
 
-// Expander returns what finds out what becomes of the objects that workloads create, nil
-// before it is known.
+// Expander returns the present Expander, nil before the first Update that could build one.
 func (w *Feature) Expander() *expansion.Expander { return w.current.Load() }
 
-// Update implements feature.Feature: it makes a new Expander if something has changed.
+// Update implements feature.Feature: it builds a new Expander if something has changed.
 func (w *Feature) Update(_ context.Context, kindsChanged bool) bool {
 	natives := w.natives.Update()
 	if w.sourcesReady() != nil && w.current.Load() == nil {
@@ -223,9 +223,9 @@ func (w *Feature) Update(_ context.Context, kindsChanged bool) bool {
 	return true
 }
 
-// Published implements feature.Follower: the objects that workloads create meet the policies
-// of the API server, which calls webhooks after its own, then mapd's, then what features
-// enforce.
+// Published implements feature.Follower. The objects that workloads create are evaluated in the
+// order of admission: by the API server's own policies, then by mapd's, then by the enforced
+// stages of features.
 func (w *Feature) Published(own engine.Stage, others []engine.Stage) {
 	first, err := w.natives.Stage(w.sources.Sources)
 	if err != nil { // only for two objects of one name
@@ -242,7 +242,7 @@ func (w *Feature) Published(own engine.Stage, others []engine.Stage) {
 	w.engine.Publish(stages...)
 }
 
-// rulesOf returns the rules of the workloads that a server serves.
+// rulesOf returns rules for the workloads that the server serves.
 func (w *Feature) rulesOf(templates *expand.Set) []admissionregistrationv1.RuleWithOperations {
 	var out []admissionregistrationv1.RuleWithOperations
 	for _, gvk := range templates.Kinds() {

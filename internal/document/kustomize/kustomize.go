@@ -1,8 +1,9 @@
-// Package kustomize answers one question: which objects does the kustomization in this
-// directory make?
+// Package kustomize answers one question: which objects does the kustomization in this directory
+// make?
 //
-// It is kustomize itself, as kubectl -k has it, without plugins, without Helm and
-// without a network: what a kustomization would fetch is refused.
+// It runs kustomize itself, in the version of kubectl -k, without plugins, without Helm and
+// without a network: a kustomization that would fetch something is refused. Start reading at
+// Build.
 package kustomize
 
 import (
@@ -25,19 +26,19 @@ import (
 )
 
 const (
-	// maxFile bounds a file, maxRead all that is read and maxResult what is made of it.
+	// maxFile bounds the size of a file, maxRead all that is read, and maxResult the result.
 	maxFile, maxRead, maxResult = 32 << 20, 256 << 20, 256 << 20
-	// maxFiles bounds how often files are read: a few kustomizations that include the
-	// next one twice are read exponentially often.
+	// maxFiles bounds the number of reads: if several kustomizations each include the next one
+	// twice, the number grows exponentially.
 	maxFiles = 10_000
 )
 
-// building keeps the process to one Build at a time, since it changes what all of the
-// process has.
+// building makes calls of Build run one at a time, because Build changes state of the whole
+// process.
 var building sync.Mutex
 
-// Build returns the objects of the kustomization in a directory as YAML. It replaces
-// http.DefaultTransport while it runs, so nothing else may use that at the time.
+// Build returns the objects of the kustomization in a directory as YAML. While it runs, it
+// replaces http.DefaultTransport, so nothing else in the process may use that.
 func Build(dir string) (made []byte, err error) {
 	building.Lock()
 	defer building.Unlock()
@@ -54,7 +55,7 @@ func build(dir string) ([]byte, error) {
 	files := &files{FileSystem: filesys.MakeFsOnDisk()}
 	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
 	if files.refused != nil {
-		return nil, files.refused // kustomize may say less, or the same as of a missing file
+		return nil, files.refused // kustomize may describe the cause less exactly
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
@@ -76,8 +77,8 @@ func build(dir string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// offline keeps kustomize from the network where it was not refused before: from HTTP, and
-// git from every protocol. It returns what undoes that.
+// offline prevents network access of kustomize that was not refused before: it blocks HTTP, and
+// git for every protocol. It returns a function that undoes that.
 func offline() func() {
 	const protocols = "GIT_ALLOW_PROTOCOL"
 	before, was := os.LookupEnv(protocols)
@@ -104,7 +105,8 @@ func errNotFetched(what string) error {
 	return fmt.Errorf("%s is not fetched: mapd builds kustomizations from files only; fetch it and name the copy, or pass what kustomize build prints with -f -", what)
 }
 
-// files are those of the disk, as far as the bounds allow and nothing in them is remote.
+// files is a file system that refuses files beyond the bounds, and kustomizations with remote
+// parts.
 type files struct {
 	filesys.FileSystem
 	files   int   // read
@@ -131,7 +133,7 @@ func (f *files) ReadFile(path string) ([]byte, error) {
 }
 
 func (f *files) bounded(path string) ([]byte, error) {
-	info, err := os.Stat(path) // to open a pipe is to wait for who writes to it
+	info, err := os.Stat(path) // before opening, because opening a pipe waits for its writer
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// IssueError is one thing that is wrong with an expression of a policy.
+// IssueError is one fault of an expression of a policy.
 type IssueError struct {
 	Fault *api.Fault
 	Issue api.Issue
@@ -17,14 +17,14 @@ type IssueError struct {
 }
 
 func (e *IssueError) Error() string {
-	// The expression itself is in the file.
+	// The message does not repeat the expression, because it is in the file.
 	return fmt.Sprintf("%s: %s: %s", e.name, e.Fault.Path, e.Issue.Message)
 }
 
 func (e *IssueError) Unwrap() error { return e.Fault }
 
-// Excerpt returns the line of the expression that is at fault, with a caret below
-// it; it is empty if the line is.
+// Excerpt returns the line of the expression with the fault, and a caret below it; it is empty if
+// that line is empty.
 func (e *IssueError) Excerpt() string {
 	lines := strings.Split(written(e.Fault), "\n")
 	if e.Issue.Line > len(lines) || strings.TrimSpace(lines[e.Issue.Line-1]) == "" {
@@ -33,8 +33,8 @@ func (e *IssueError) Excerpt() string {
 	return caret(lines[e.Issue.Line-1], e.Issue.Column)
 }
 
-// Errors returns the faults of the document's object where they stand in the file,
-// each issue of an expression at its own character.
+// Errors returns the faults of the document's object with their places in the file. Each issue of
+// an expression has the place of its own character.
 func (d *Document) Errors(faults api.Faults) []error {
 	var out []error
 	for _, f := range faults {
@@ -71,8 +71,8 @@ func (d *Document) errorOf(prefix string, f *api.Fault, err error) *PositionErro
 	return d.ErrorAt(prefix+f.Path, err)
 }
 
-// issuesOf returns what is wrong with the value at a fault's path, none if it is
-// not about the value of a string that belongs to an expression.
+// issuesOf returns the issues of a fault if its value is a string that contains an expression,
+// otherwise nil.
 func issuesOf(f *api.Fault) []api.Issue {
 	switch {
 	case f.Phase == api.Compiling:
@@ -85,7 +85,7 @@ func issuesOf(f *api.Fault) []api.Issue {
 	return []api.Issue{{Line: 1, Column: 1, Message: f.Form.Detail}}
 }
 
-// written returns the string that a fault's issues are in.
+// written returns the string to which a fault's issues refer.
 func written(f *api.Fault) string {
 	if f.Expression == "" && f.Form != nil {
 		value, _ := f.Form.BadValue.(string)

@@ -1,11 +1,9 @@
-// Package manifest answers one question: which objects are in these files, and
-// where?
+// Package manifest answers one question: which objects are in these files, and where?
 //
-// Read goes through YAML and JSON files, directories and standard input one
-// document at a time, so that a stream of any length needs the memory of its
-// largest document. Values are what an API server would get from kubectl for
-// the same text (YAML 1.1 booleans, integers kept). Every Document remembers
-// its bytes and its position: an untouched one is printed as it came, a changed
-// one keeps its comments and the order of its keys (Rewrite), and an error says
-// which line to look at.
+// Read reads YAML and JSON files, directories and standard input one document at a time, so that
+// a stream of any length needs the memory of its largest document. Values are those that kubectl
+// sends to an API server for the same text (YAML 1.1 booleans, integers kept). Every Document
+// keeps its text and its position: unchanged documents are printed as they are, changed ones keep
+// their comments and the order of their keys (Rewrite), and errors name the line. The package
+// does not know what objects mean. Start reading at Read.
 package manifest

@@ -14,7 +14,7 @@ import (
 
 // Document is one object and its position. It must not be modified.
 type Document struct {
-	// Object is nil for a document of nothing but comments.
+	// Object is nil if the document has only comments.
 	Object *unstructured.Unstructured
 	// File is the path as given, or "<stdin>".
 	File string
@@ -22,9 +22,8 @@ type Document struct {
 	// its first key.
 	Index int
 	Line  int
-	// Raw is the text of the document without the "---" before it, except where
-	// that line says more. An item of a List has the text that it would have had
-	// on its own.
+	// Raw is the text of the document without the "---" before it, unless that line has more
+	// text. For an item of a List, it is the text that the item would have as a document.
 	Raw []byte
 	// Explicit: a "---" preceded Raw.
 	Explicit bool
@@ -34,22 +33,22 @@ type Document struct {
 	text  []byte // of the whole document, for source lines
 	first int    // the line of text's first byte
 	node  *yaml.Node
-	// around are the comments that the root does not have.
+	// around has the comments before and after the root.
 	around comments
-	// source is the tree that node stands for: Object's, except that an item of
-	// a List may have left its kind to the List.
+	// source is the tree that node describes. It is the tree of Object, except that an item of a
+	// List may omit its kind.
 	source map[string]any
-	item   bool      // one of a List's, or a part of a document
-	parent *Document // the List of an item
-	at     int       // in parent's items
+	item   bool      // an item of a List, or a part of a document
+	parent *Document // the List of an item, or the whole document
+	at     int       // index in parent's items
 	inJSON bool      // the text of its List is JSON
 	packed []byte    // the object as JSON, see Pack
 	list   *listText // the text of the List of an item
-	path   []int     // of a packed item: its places in the Lists around it, the innermost first
+	path   []int     // for a packed item: its indices in the Lists around it, the innermost first
 }
 
-// listText is the text of a List. It is parsed again if an item that is packed has to say where
-// something stands.
+// listText is the text of a List. It is parsed again if the position of a field in a packed item
+// is needed.
 type listText struct {
 	text []byte
 	once sync.Once
@@ -61,8 +60,7 @@ func (w *listText) root() *yaml.Node {
 	return w.node
 }
 
-// Name is how messages call the object: kind and name, with the namespace where
-// there is one.
+// Name returns the object's kind and name for messages, with the namespace if it has one.
 func (d *Document) Name() string {
 	if d.Object == nil {
 		return "comments"
@@ -70,7 +68,7 @@ func (d *Document) Name() string {
 	return Name(d.Object)
 }
 
-// Name is how messages call an object: "Pod shop/web".
+// Name returns the name of an object for messages: "Pod shop/web".
 func Name(u *unstructured.Unstructured) string {
 	name := u.GetName()
 	if name == "" && u.GetGenerateName() != "" {
@@ -89,25 +87,25 @@ func Name(u *unstructured.Unstructured) string {
 	return kind + " " + name
 }
 
-// Where is the position of the document: "file.yaml: document 3, line 57".
+// Where returns the position of the document: "file.yaml: document 3, line 57".
 func (d *Document) Where() string {
 	return fmt.Sprintf("%s: document %d, line %d", d.File, d.Index, d.Line)
 }
 
-// Errorf is an error at the document's first line.
+// Errorf returns an error at the document's first line.
 func (d *Document) Errorf(format string, args ...any) *PositionError {
 	return &PositionError{File: d.File, Document: d.Index, Line: d.Line, Err: fmt.Errorf(format, args...)}
 }
 
-// ErrorAt is err at the field that path names (as field.Path prints it), or at
-// the nearest thing around it that the document has.
+// ErrorAt returns err with the position of the field that path names (in the form of field.Path),
+// or of the nearest parent that exists.
 func (d *Document) ErrorAt(path string, err error) *PositionError {
 	pos := d.LineOf(path)
 	return d.errorAt(pos, err)
 }
 
-// ErrorAtKey is ErrorAt for a field that should not be there: its name is at
-// fault, not its value.
+// ErrorAtKey is ErrorAt for a field that should not exist: the position is that of its name, not
+// of its value.
 func (d *Document) ErrorAtKey(path string, err error) *PositionError {
 	if _, key := lookup(d.root(), path); key != nil {
 		return d.errorAt(Pos{d.first + key.Line - 1, key.Column}, err)
@@ -115,9 +113,9 @@ func (d *Document) ErrorAtKey(path string, err error) *PositionError {
 	return d.ErrorAt(path, err)
 }
 
-// ErrorIn is err at a line and column (1-based) of text, the string that path
-// names (see PosIn): where in the file that character stands, whichever way the
-// string is written.
+// ErrorIn returns err with the position in the file of a character. line and column (1-based) are
+// its position in text, the string that path names (see PosIn), however the file writes that
+// string.
 func (d *Document) ErrorIn(path, text string, line, column int, err error) *PositionError {
 	return d.errorAt(d.PosIn(path, text, line, column), err)
 }
@@ -126,12 +124,12 @@ func (d *Document) errorAt(pos Pos, err error) *PositionError {
 	return &PositionError{File: d.File, Document: d.Index, Line: pos.Line, Column: pos.Column, Source: d.sourceLine(pos.Line), Err: err}
 }
 
-// saysSecret finds a Secret in a text that need not be YAML or JSON. A kind that is written with
-// an alias, a tag or an escape is not found.
+// saysSecret finds a Secret in a text, even if the text is no valid YAML or JSON. It does not
+// find a kind that is written with an alias, a tag or an escape.
 var saysSecret = regexp.MustCompile(`\bkind["']?\s*:\s*["']?Secret(List)?\b`)
 
-// mayTell reports whether a line of the document may be data of a Secret. A List, and what
-// cannot be read, may be one with Secrets in it.
+// mayTell reports whether a line of the document may contain data of a Secret. That is also true
+// for a List and for a document that cannot be read, because they may contain Secrets.
 func (d *Document) mayTell() bool {
 	if d.Object != nil && !strings.HasSuffix(d.Object.GetKind(), "List") {
 		return d.Object.GetKind() == "Secret"
@@ -161,8 +159,7 @@ func (d *Document) sourceLine(line int) string {
 	return strings.TrimSuffix(string(text), "\r")
 }
 
-// root is the document's syntax tree, or nil if it has none (some JSON is not
-// YAML).
+// root returns the document's syntax tree, nil if there is none (some JSON is not YAML).
 func (d *Document) root() *yaml.Node {
 	switch {
 	case d.node != nil:
@@ -189,9 +186,8 @@ func itemOf(list *yaml.Node, at int) *yaml.Node {
 	return n.Content[at]
 }
 
-// Part returns the object at a path of the document, in the form of field.Path, as a
-// document of its own whose errors have the positions of the whole one. The caller may
-// have replaced texts in the object.
+// Part returns the object at a path of the document as a Document, whose errors have positions in
+// the whole one. The caller may have replaced texts in the object.
 func (d *Document) Part(path string, object map[string]any) (*Document, error) {
 	part := &Document{
 		Object: &unstructured.Unstructured{Object: object}, File: d.File, Index: d.Index, Line: d.Line, Raw: Encode(object),

@@ -17,8 +17,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Encode writes a tree as YAML: keys sorted, two spaces, lists not indented, as
-// kubectl prints objects. It returns nil for what JSON cannot represent, such as NaN.
+// Encode returns a tree as YAML in kubectl's layout: sorted keys, an indent of two spaces, lists
+// not indented. It returns nil for values that JSON cannot represent, such as NaN.
 func Encode(v any) []byte { return (*Form)(nil).Encode(v) }
 
 // A Form lays out objects as a person would write them: keys in a usual order,
@@ -37,14 +37,14 @@ func (f *Form) Encode(v any) []byte {
 	return encodeTree(f.node("", v), v, layout{indent: 2, compact: true})
 }
 
-// layout is how a document is indented.
+// layout is the indentation of a document.
 type layout struct {
 	indent  int
-	compact bool // "- " stands below the first letter of the key
+	compact bool // the keys of a list element are aligned with "- " on the line of the dash
 }
 
-// encodeTree prints a node that stands for v. What the encoder does not print
-// faithfully is printed as JSON, which is YAML too.
+// encodeTree encodes a node that represents v. If the encoder does not preserve the value, the
+// result is JSON, which is valid YAML.
 func encodeTree(n *yaml.Node, v any, l layout) []byte {
 	if out, ok := encodeNode(n, v, l); ok {
 		return out
@@ -56,8 +56,8 @@ func encodeTree(n *yaml.Node, v any, l layout) []byte {
 	return append(out, '\n')
 }
 
-// encodeNode prints a node and reads the result back: comments and styles that
-// a person chose are worth keeping, but not at the price of another value.
+// encodeNode encodes a node, and decodes the result to compare it with v. Comments and styles are
+// worth keeping, but not if that changes the value.
 func encodeNode(n *yaml.Node, v any, l layout) (out []byte, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -90,10 +90,10 @@ func encodeNode(n *yaml.Node, v any, l layout) (out []byte, ok bool) {
 	return out, true
 }
 
-// withoutAstral puts characters of private use into the scalars of a node in the place of those
-// beyond U+FFFF, such as emoji: the encoder takes these for unprintable, and writes escapes
-// for them, within quotes. back puts what was there into the encoder's text, and restore
-// into the node. If they are more than the characters of private use, all stay.
+// withoutAstral replaces characters beyond U+FFFF, such as emoji, by characters of private use in
+// the scalars of a node, because the encoder would write escapes for them, in quotes. back puts
+// the original characters into the encoder's text, and restore puts them into the node. If there
+// are more different characters than the private use area has, nothing is replaced.
 func withoutAstral(n *yaml.Node) (back *strings.Replacer, restore func()) {
 	var scalars []*yaml.Node
 	astral, taken := map[rune]rune{}, map[rune]bool{}
@@ -149,8 +149,7 @@ func withoutAstral(n *yaml.Node) (back *strings.Replacer, restore func()) {
 	}
 }
 
-// integral is v with floats that are whole numbers as integers, which is what
-// YAML makes of them.
+// integral returns v with floats that are whole numbers as integers, as YAML decodes them.
 func integral(v any) any {
 	switch v := v.(type) {
 	case float64:
@@ -231,7 +230,7 @@ func (f *Form) node(key string, v any) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
 }
 
-// rank is the place of a key in f.Order, or the end of it.
+// rank returns the index of a key in f.Order, or len(f.Order).
 func (f *Form) rank(key string) int {
 	if i := slices.Index(f.Order, key); i >= 0 {
 		return i
@@ -283,7 +282,7 @@ func (f *Form) line(l []any) *yaml.Node {
 	return n
 }
 
-// blocky reports whether a text can stand as it is, over lines.
+// blocky reports whether a text can be written as a block scalar.
 func blocky(s string) bool {
 	return s != "" && !strings.HasSuffix(s, "\n") && s[0] != ' ' && s[0] != '\n' &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && needsEscape(r) })
@@ -296,8 +295,8 @@ func needsEscape(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || strings.ContainsRune("\u2028\u2029\ufeff\ufffe\uffff", r)
 }
 
-// floatNode writes a float so that it reads as one without a tag: digits alone
-// would be an integer, and are one where they fit.
+// floatNode returns the node of a float that is decoded as a float without a tag: digits alone
+// would be decoded as an integer.
 func floatNode(f float64) *yaml.Node {
 	if n, ok := integral(f).(int64); ok && !(n == 0 && math.Signbit(f)) {
 		return newNode(n)
@@ -309,7 +308,8 @@ func floatNode(f float64) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: text}
 }
 
-// stringNode quotes what a YAML 1.1 reader would not take for a string.
+// stringNode returns the node of a string, with quotes if a YAML 1.1 reader would not take it for
+// a string.
 func stringNode(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	switch {

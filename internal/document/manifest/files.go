@@ -16,13 +16,12 @@ const Stdin = "-"
 // extensions are the files of a directory that count, as with kubectl.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// Files expands paths: a file is itself, a directory becomes its .yaml, .yml
-// and .json files in the order of their names (with recursive, those of its
-// subdirectories too), Stdin stays. Every file that is returned existed a moment
-// ago. Hidden directories are skipped when recursing, except that a mounted
-// ConfigMap's links into its hidden ..data are followed, because they are
-// files to us. Files of directories that have no objects, such as a
-// kustomization.yaml, are skipped and counted.
+// Files expands paths. A file stands for itself. A directory stands for its .yaml, .yml and .json
+// files in the order of their names; with recursive, also for those of its subdirectories. Stdin
+// stays. Every returned file existed during the call. Hidden directories are skipped, but links
+// into the hidden ..data directory of a mounted ConfigMap are followed, because they count as
+// files. Files of directories that have no objects, such as a kustomization.yaml, are skipped and
+// counted.
 func Files(paths []string, recursive bool) (files []string, skipped Skipped, err error) {
 	skipped = Skipped{}
 	err = eachFile(paths, recursive, func(file string, found bool) {
@@ -37,7 +36,8 @@ func Files(paths []string, recursive bool) (files []string, skipped Skipped, err
 	return files, skipped, err
 }
 
-// eachFile calls yield for each file. found says that a directory has it, and no path names it.
+// eachFile calls yield for each file. found: the file was found in a directory, and no path names
+// it.
 func eachFile(paths []string, recursive bool, yield func(file string, found bool)) error {
 	for _, path := range paths {
 		if path == Stdin {
@@ -104,7 +104,7 @@ func inDirectory(dir string, recursive bool) ([]string, error) {
 	return found, fileError(err)
 }
 
-// fileError returns err with the name of the file and without that of the system call.
+// fileError returns err with the name of the file and without the name of the system call.
 func fileError(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

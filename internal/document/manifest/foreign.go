@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Skipped counts files of directories that have no objects, by what they are.
+// Skipped counts the skipped files of directories by their type.
 type Skipped map[string]int
 
-// What files are that have no objects.
+// Types of files without objects.
 const (
 	Kustomization = "Kustomization"
 	HelmChart     = "Helm chart"
@@ -24,11 +24,11 @@ const (
 	OtherFile     = "file without apiVersion and kind"
 )
 
-// clientSide are the API groups of files that no server takes.
+// clientSide are API groups whose documents are read by commands, and never sent to a server.
 var clientSide = []string{"kustomize.config.k8s.io/", "test.mapd.dev/", "cli.kyverno.io/", "test.gatekeeper.sh/"}
 
-// foreign returns what a file of a directory is, if it is none with objects. It returns ""
-// for every other file, also for one that cannot be read.
+// foreign returns the type of a file in a directory if it has no objects. It returns "" for all
+// other files, including those that cannot be read.
 func foreign(path string) string {
 	if what := foreignName(path); what != "" {
 		return what
@@ -49,7 +49,7 @@ func foreign(path string) string {
 	return foreignText(path, append(text, rest...))
 }
 
-// foreignName returns what a file is by its name, "" if that does not say.
+// foreignName returns the type of a file according to its name, "" if the name does not tell.
 func foreignName(path string) string {
 	base := strings.ToLower(filepath.Base(path))
 	name := strings.TrimSuffix(base, filepath.Ext(base))
@@ -65,7 +65,7 @@ func foreignName(path string) string {
 	return ""
 }
 
-// foreignText returns what a file of a directory is by its text, "" if that has objects.
+// foreignText returns the type of a file according to its text, "" if it has objects.
 func foreignText(path string, text []byte) string {
 	switch {
 	case len(text) > MaxDocument || plainly(text[:min(len(text), sniffed)]):
@@ -76,7 +76,7 @@ func foreignText(path string, text []byte) string {
 	return understood(text)
 }
 
-// sniffed is how much of a file is read to see that it has objects.
+// sniffed is how many bytes of a file are read to see whether it has objects.
 const sniffed = 4 << 10
 
 // inChart reports whether a directory is that of a Helm chart.
@@ -100,7 +100,7 @@ func underTemplates(dir string) bool {
 	}
 }
 
-// plainly reports whether a text begins with an object of YAML, as far as its lines show.
+// plainly reports whether a text begins with a YAML object, judged by its lines without parsing.
 func plainly(text []byte) bool {
 	var kind, version bool
 	for line := range bytes.Lines(text) {

@@ -10,10 +10,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// inLines returns the text of a List with another tree, in which the items and the fields
-// that stay the same are what they are byte by byte. It returns nil if the text is not laid
-// out so that each of them has lines of its own, or if the result would not be exactly the
-// tree; Rewrite then lays all of it out anew.
+// inLines returns the text of a List with another tree. Unchanged items and fields stay the same
+// byte by byte. It returns nil if they are not on separate lines, or if the result would not
+// decode to exactly the tree; Rewrite then encodes the whole List.
 func (d *Document) inLines(after map[string]any) []byte {
 	root := d.root()
 	if root == nil || root.Kind != yaml.MappingNode || root.Column != 1 || root.Style&yaml.FlowStyle != 0 || bytes.Contains(d.text, []byte("\r")) || named(root) {
@@ -74,8 +73,8 @@ func (d *Document) inLines(after map[string]any) []byte {
 	return out
 }
 
-// named reports whether an anchor or an alias is in a tree: lines of one object may then
-// hold what another one is made of.
+// named reports whether a tree has an anchor or an alias: then a line of one object may also be
+// part of another object.
 func named(n *yaml.Node) bool {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		return true
@@ -88,19 +87,19 @@ func named(n *yaml.Node) bool {
 	return false
 }
 
-// lined is a text whose lines are replaced, from the first to the last.
+// lined is a text in which lines are replaced from the first to the last.
 type lined struct {
 	text   []byte
 	starts []int // of the lines
 	out    []byte
-	from   int // what of text is not in out
+	from   int // the part of text that has not been copied to out
 }
 
 // byteRange is a part of the text.
 type byteRange struct{ from, to int }
 
-// span returns lines from a first one, 1-based, up to end without the last ones that are
-// blank or comments which are not deeper than a column: those are about what follows.
+// span returns the lines from first (1-based) to end, without trailing blank lines and without
+// trailing comments that are not deeper than column, because these belong to what follows.
 func (l *lined) span(first, end, column int) byteRange {
 	last := end - 1
 	for ; last > first; last-- {
@@ -133,7 +132,7 @@ func (l *lined) replace(s byteRange, text []byte) {
 
 func (l *lined) done() []byte { return append(l.out, l.text[l.from:]...) }
 
-// items replaces those items of a sequence that differ. in is where it ends.
+// items replaces those items of a sequence that differ. The sequence ends at the end of in.
 func (l *lined) items(list *yaml.Node, in byteRange, was, now []any) bool {
 	if list.Kind != yaml.SequenceNode || list.Style&yaml.FlowStyle != 0 || len(list.Content) != len(was) {
 		return false
@@ -168,8 +167,8 @@ func (l *lined) items(list *yaml.Node, in byteRange, was, now []any) bool {
 	return true
 }
 
-// part returns the lines of an object that begins at a column, as those of another one. It
-// returns nil if the lines are not those of before.
+// part returns the lines of an object that begins at a column, changed from before to after. It
+// returns nil if the lines do not decode to before.
 func (l *lined) part(s byteRange, column int, before, after map[string]any) []byte {
 	var alone []byte
 	lines := strings.SplitAfter(string(l.text[s.from:s.to]), "\n")

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// open yields the objects of a document: those of a List one by one (Lists in
-// Lists too), any other object as it is.
+// open yields the objects of a document: the items of a List one by one, also in nested Lists,
+// and any other object as it is.
 func (d *Document) open(yield func(*Document, error) bool) bool {
 	if d.Object == nil {
 		return yield(d, nil)

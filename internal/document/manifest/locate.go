@@ -25,10 +25,9 @@ func (d *Document) LineOf(path string) Pos {
 	return Pos{d.first + n.Line - 1, n.Column}
 }
 
-// PosIn returns the position of the character that has a line and column (1-based,
-// columns in characters) in text, which is the string that path names, perhaps
-// without the white space around it: a server counts columns in what it
-// compiles, and it trims some expressions before that and others not.
+// PosIn returns the position in the file of a character. line and column (1-based, in characters)
+// are its position in text. text is the string that path names, possibly without the surrounding
+// white space, because servers trim some expressions before they count columns.
 func (d *Document) PosIn(path, text string, line, column int) Pos {
 	value, _ := lookup(d.root(), path)
 	if value != nil && value.Kind == yaml.AliasNode {
@@ -37,7 +36,7 @@ func (d *Document) PosIn(path, text string, line, column int) Pos {
 	if value == nil || value.Kind != yaml.ScalarNode {
 		return d.LineOf(path)
 	}
-	// How many visible characters stand before it?
+	// before is the number of visible characters before the position.
 	before := 0
 	l, col := 1, 1
 	for _, r := range text {
@@ -60,10 +59,10 @@ func (d *Document) PosIn(path, text string, line, column int) Pos {
 	return pos
 }
 
-// visible finds the n-th (0-based) visible character of a scalar in the text.
-// White space is what the styles of YAML fold, strip and indent; everything else
-// stands in the text in the same order, so counting it gives the position in
-// every style. Behind the last one it is the position after that.
+// visible returns the position of the n-th visible character (from 0) of a scalar. The styles of
+// YAML fold, strip and indent white space only, and all other characters are in the file in the
+// same order. So counting them finds the position in every style. If n is the number of visible
+// characters, visible returns the position after the last one.
 func (d *Document) visible(scalar *yaml.Node, n int) (Pos, bool) {
 	text := string(d.text)
 	line := scalar.Line
@@ -141,8 +140,8 @@ func (d *Document) visible(scalar *yaml.Node, n int) (Pos, bool) {
 	return end, true
 }
 
-// escape returns the length of the escape sequence that s begins with, and whether
-// it is a visible character.
+// escape returns the length of the escape sequence at the beginning of s, and whether it stands
+// for a visible character.
 func escape(s string) (size int, visible bool) {
 	hex := map[byte]int{'x': 2, 'u': 4, 'U': 8}
 	if n, ok := hex[s[1]]; ok && len(s) >= 2+n {
@@ -156,8 +155,8 @@ func escape(s string) (size int, visible bool) {
 	return 2, true
 }
 
-// lookup walks to the node at path and its key. Where the path ends in nothing,
-// it returns the last node that is there.
+// lookup returns the node at path and its key. If the path does not exist, it returns the last
+// node on the way that does.
 func lookup(n *yaml.Node, path string) (value, key *yaml.Node) {
 	value = n
 	for _, step := range Steps(path) {
@@ -177,8 +176,8 @@ func lookup(n *yaml.Node, path string) (value, key *yaml.Node) {
 		case yaml.SequenceNode:
 			i, err := strconv.Atoi(step)
 			if err != nil {
-				// A server names some fields of list elements without an index:
-				// fine as long as only one element can be meant.
+				// Servers name some fields of list elements without an index. The field is found
+				// if exactly one element has it.
 				k, v := only(value, step)
 				if k == nil {
 					return value, key
@@ -257,7 +256,7 @@ func pair(n *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// Steps cuts a field path at its dots and brackets.
+// Steps splits a field path at its dots and brackets.
 func Steps(path string) []string {
 	var out []string
 	for path != "" {
@@ -283,8 +282,8 @@ func Steps(path string) []string {
 	return out
 }
 
-// Lines returns what finds the first and the last line of the field to which keys and
-// indices lead, counted in Raw from 1; false if there is no such field.
+// Lines returns a function that finds the first and the last line of a field by keys and indices,
+// counted in Raw from 1; ok is false if there is no such field.
 func (d *Document) Lines() func(steps []string) (first, last int, ok bool) {
 	lines := strings.Split(strings.TrimSuffix(string(d.text), "\n"), "\n")
 	return func(steps []string) (first, last int, ok bool) { return linesOf(d.root(), lines, steps) }

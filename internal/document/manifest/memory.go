@@ -5,9 +5,8 @@ import (
 	"io"
 )
 
-// A Memory reads texts of which most stays as it is from one time to the next, such as
-// those that somebody writes. It keeps what it read last, and that is not read again. The
-// zero value is usable.
+// A Memory reads texts repeatedly, of which most do not change between two calls, as in an
+// editor. It reuses the documents of unchanged parts. The zero value is ready to use.
 type Memory struct {
 	texts  map[Text][]*piece
 	pieces map[pieceID]*piece
@@ -16,7 +15,7 @@ type Memory struct {
 // A Text is the content of a file.
 type Text struct{ Name, Content string }
 
-// pieceID is all that a document depends on.
+// pieceID has everything on which the result for a piece depends.
 type pieceID struct {
 	Text
 	line, index int
@@ -44,7 +43,7 @@ func (m *Memory) Read(texts []Text) (docs []*Document, errs []error) {
 	return docs, errs
 }
 
-// cut returns the pieces of a text, those that are as before from the Memory.
+// cut returns the pieces of a text, and reuses unchanged ones.
 func (m *Memory) cut(t Text) (out []*piece) {
 	for p := range cut(Input{Name: t.Name, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader([]byte(t.Content))), nil

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// mistyped is the error of a decoder that has found a value of another type than its field
-// has, in words that know nothing of Go.
+// mistyped is the error of a value whose type differs from its field's, in terms of JSON instead
+// of Go.
 type mistyped struct {
 	err  error
 	text string
@@ -28,8 +28,8 @@ type place struct {
 	path string
 }
 
-// mistyped returns err in plain words, if a decoder has found in it a value of another type
-// than its field has, and the value. prefix is as in ErrorOf.
+// mistyped returns a plain text for err if a decoder has found a value of a wrong type, and the
+// node of that value. prefix is as in ErrorOf.
 func (d *Document) mistyped(prefix string, err error) (*yaml.Node, error) {
 	var typed *json.UnmarshalTypeError
 	if !errors.As(err, &typed) || typed.Type == nil {
@@ -37,7 +37,7 @@ func (d *Document) mistyped(prefix string, err error) (*yaml.Node, error) {
 	}
 	kind, text, _ := strings.Cut(typed.Value, " ")
 	var at place
-	if typed.Field != "" { // else any value of the document could be meant
+	if typed.Field != "" { // without the field's name, any value of the document could be meant
 		at = findTyped(d.root(), prefix+typed.Field, kind, text)
 	}
 	path := typed.Field
@@ -54,8 +54,8 @@ func (d *Document) mistyped(prefix string, err error) (*yaml.Node, error) {
 	return at.Node, &mistyped{err, strings.Replace(err.Error(), typed.Error(), say, 1)}
 }
 
-// Mistyped returns the text of an error of decoding JSON in words that know nothing of Go,
-// with the field: "textDocument.uri: must be a string, not a number".
+// Mistyped returns a plain text for an error of decoding JSON, with the field: "textDocument.uri:
+// must be a string, not a number".
 func Mistyped(err error) string {
 	var typed *json.UnmarshalTypeError
 	if !errors.As(err, &typed) || typed.Type == nil {
@@ -69,7 +69,7 @@ func Mistyped(err error) string {
 	return strings.Replace(err.Error(), typed.Error(), say, 1)
 }
 
-// nounOf says what JSON has for a Go type.
+// nounOf returns the JSON type for a Go type.
 func nounOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -93,7 +93,7 @@ func nounOf(t reflect.Type) string {
 	return "an object"
 }
 
-// foundNoun says in words what a decoder calls a value.
+// foundNoun returns the plain name of the value that a decoder has found.
 func foundNoun(kind, text string) string {
 	switch {
 	case text != "":
@@ -108,7 +108,7 @@ func foundNoun(kind, text string) string {
 	return "a " + kind
 }
 
-// remedy says what to write instead of a scalar that was not meant as what it is.
+// remedy returns what to write instead of a scalar that YAML takes for another type.
 func remedy(want reflect.Type, n *yaml.Node) string {
 	for want.Kind() == reflect.Pointer {
 		want = want.Elem()
@@ -138,10 +138,10 @@ func remedy(want reflect.Type, n *yaml.Node) string {
 	return ""
 }
 
-// findTyped finds the value that a decoder called got ("number", "bool"): it
-// names the field without indexes and keys, so the value is at the path in one
-// of the lists' elements, or else an element of what is there. Of a number the
-// decoder may tell the text as well. The place has no Node if there is none.
+// findTyped finds the value that a decoder describes by its JSON type ("number", "bool"). The
+// decoder's path has no indices and no keys, so the value may be in any element of a list on the
+// way, or be an element of the value at the path. For a number the decoder may also return the
+// text. The place has no Node if nothing is found.
 func findTyped(root *yaml.Node, path, got, text string) place {
 	places := []place{{root, ""}}
 	for _, step := range Steps(path) {
@@ -167,8 +167,7 @@ func findTyped(root *yaml.Node, path, got, text string) place {
 	return place{}
 }
 
-// elements are places with the elements of lists, and of the lists in these, in
-// the place of the lists.
+// elements returns places with every list replaced by its elements, also within lists.
 func elements(places []place) []place {
 	var out []place
 	for _, p := range places {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Bounds of what is read. A directory of policies has some hundred KiB; objects may come as
-// a stream of many, of which only one is in memory.
+// Bounds of the input. A directory of policies has some hundred KiB. Objects may come as a stream
+// of many, of which only one is in memory.
 const (
 	// MaxFile is the size of a file that is kept in memory, in bytes.
 	MaxFile = 64 << 20
@@ -24,15 +24,15 @@ const (
 	maxStreamed = 1_000_000
 )
 
-// ErrManyDocuments is why a file with more than MaxDocuments is not read on.
+// ErrManyDocuments is the error for a file with more than MaxDocuments.
 var ErrManyDocuments = tooMany(MaxDocuments)
 
 func tooMany(most int) error {
 	return fmt.Errorf("more than %d documents, which is the most that is read of a file", most)
 }
 
-// openWait is how long a named pipe may have no writer. A shell starts the writer of
-// <(…) before the command, so the wait is for people who start it by hand.
+// openWait is how long to wait for the writer of a named pipe. A shell starts the writer of <(…)
+// before the command; the wait is for people who start it by hand.
 const openWait = 10 * time.Second
 
 // Open opens a file to be read to its end. It accepts regular files, pipes, the null device
@@ -62,7 +62,7 @@ func Open(name string, max int64) (io.ReadCloser, error) {
 	return &boundedFile{bounded{r: f, left: max, max: max}, f}, nil
 }
 
-// opening returns the error that opening the file would have returned.
+// opening returns the error that opening the file would return.
 func opening(err error) error {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return &fs.PathError{Op: "open", Path: pe.Path, Err: pe.Err}
@@ -84,7 +84,7 @@ func ReadFile(name string, max int64) ([]byte, error) {
 	return data, nil
 }
 
-// withName begins an error with the name of the file unless it has a name already.
+// withName adds the name of the file to an error, unless the error has it.
 func withName(name string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -122,7 +122,7 @@ func openPipe(name string, wait time.Duration) (*os.File, error) {
 		return o.f, o.err
 	case <-timer.C:
 	}
-	// A writer, though it writes nothing, ends the wait of the goroutine.
+	// Opening the pipe for writing ends the wait of the goroutine.
 	if f, err := os.OpenFile(name, os.O_RDWR, 0); err == nil {
 		defer f.Close()
 		if o := <-done; o.err == nil {
@@ -146,7 +146,7 @@ type bounded struct {
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
-	// One byte more tells a file of just that size from a larger one.
+	// One more byte distinguishes a file of exactly the maximum size from a larger one.
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
 	}

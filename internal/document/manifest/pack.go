@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Pack keeps the object as JSON, in a tenth of the space: Object has no more than
-// its kind and its name then, and JSONText has all of it; Raw of an item of a List is
-// empty. It is not for documents that are to be rewritten.
+// Pack stores the object as JSON, which takes a tenth of the memory. Afterwards Object has only
+// its kind and name, JSONText returns all of it, and Raw of an item of a List is empty. Documents
+// that are to be rewritten must not be packed.
 func (d *Document) Pack() {
 	if d.Object == nil || d.item && d.parent == nil || d.packed != nil {
 		return
@@ -32,13 +32,13 @@ func (d *Document) Pack() {
 	}
 	d.packed, d.node, d.source = text, nil, nil
 	if d.item {
-		// The List has the syntax tree and the objects of all its items.
+		// A List would keep the syntax tree and the objects of all its items in memory.
 		for p := d; p.parent != nil; p = p.parent {
 			d.path = append(d.path, p.at)
 		}
 		d.parent, d.Raw = nil, []byte{}
 	} else if cap(d.text) > len(d.text) {
-		// It has grown line by line, to up to twice what it has.
+		// A clone frees the unused capacity of the slice, which may be as large as the text.
 		d.text = bytes.Clone(d.text)
 		d.Raw = d.text
 	}
@@ -53,11 +53,11 @@ func (d *Document) JSONText() ([]byte, error) {
 	return json.Marshal(d.Object.Object)
 }
 
-// ReadAll is Read for many documents that are wanted together. They are understood
-// on all cores, and each is called there with every one of them; documents and
-// errors come in the order of Read. A List is understood item by item if each packs all of its
-// items. If one is not packed, the List is understood again as a whole, and each is called for all
-// of its items again: only those documents are returned.
+// ReadAll is Read for documents that are needed together. It parses documents on all cores, and
+// calls each for every one of them on the same goroutine. Documents and errors are in the order
+// of Read. The items of a List are parsed one by one if each packs all of them. If it does not,
+// the List is parsed again as a whole, and each is called again for all items; only these
+// documents are returned.
 func ReadAll(inputs []Input, each func(*Document)) ([]*Document, []error) {
 	var all []*piece
 	pieces := make(chan *piece, 64)
@@ -93,7 +93,7 @@ func ReadAll(inputs []Input, each func(*Document)) ([]*Document, []error) {
 	return docs, errs
 }
 
-// piece is a part of a file and what has come of it; err is of reading.
+// piece is a part of a file with the documents in it; err is an error of reading.
 type piece struct {
 	file  string
 	chunk chunk

@@ -58,7 +58,7 @@ func (f *Form) Respell(name string, text []byte, texts func(*Document) map[strin
 	return out.Bytes(), nil
 }
 
-// span is a part of a text and what it becomes.
+// span is a part of a text, and its replacement.
 type span struct {
 	start, end int
 	text       string
@@ -96,8 +96,8 @@ func (f *Form) respelt(d *Document, texts map[string]string) ([]byte, map[string
 	return out.Bytes(), after
 }
 
-// own returns the key and the value at a path, nil if any of what leads there has another
-// place as well or is between brackets.
+// own returns the key and the value at a path, nil if a node on the way is an anchor or alias or
+// within brackets.
 func own(n *yaml.Node, path string) (key, value *yaml.Node) {
 	value = n
 	for _, step := range Steps(path) {
@@ -128,8 +128,7 @@ func own(n *yaml.Node, path string) (key, value *yaml.Node) {
 	return key, value
 }
 
-// setText puts a string in the place of another one in a tree, and reports whether there is
-// one.
+// setText replaces the string at a path of a tree, and reports whether there is one.
 func setText(v any, path []string, text string) bool {
 	for i, step := range path {
 		last := i == len(path)-1
@@ -153,7 +152,7 @@ func setText(v any, path []string, text string) bool {
 	return len(path) > 0
 }
 
-// span returns what is behind a key and what is to be there, false if it is left alone.
+// span returns the text after a key and its replacement; false if it must not be replaced.
 func (f *Form) span(d *Document, doc string, key, value *yaml.Node, path, text string) (s span, ok bool) {
 	newline := "\n"
 	if i := strings.IndexByte(doc, '\n'); i > 0 && doc[i-1] == '\r' {

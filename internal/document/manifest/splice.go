@@ -14,7 +14,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Edit is a document and what its object becomes.
+// Edit is a document with the new object for it.
 type Edit struct {
 	Document *Document
 	After    map[string]any
@@ -120,7 +120,8 @@ func whole(d *Document, edits []Edit) map[string]any {
 	return after
 }
 
-// withItem returns a List with another object at a path of indices, through Lists in it.
+// withItem returns a List with another object at a path of indices, which may lead through nested
+// Lists.
 func withItem(list map[string]any, path []int, object map[string]any) map[string]any {
 	items := slices.Clone(list["items"].([]any))
 	if len(path) > 1 {
@@ -132,7 +133,7 @@ func withItem(list map[string]any, path []int, object map[string]any) map[string
 	return list
 }
 
-// untyped removes from an item of a typed List what it left to the List.
+// untyped removes from an item of a typed List the kind that it omitted originally.
 func untyped(object, source map[string]any) map[string]any {
 	for _, field := range []string{"kind", "apiVersion"} {
 		if source[field] == nil {

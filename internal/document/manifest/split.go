@@ -14,7 +14,7 @@ import (
 // still fits the memory of a small machine.
 const MaxDocument = 32 << 20
 
-// endless is the size of a document after which its end is not looked for any more.
+// endless is the size of a document after which its end is not searched any more.
 const endless = 2 * MaxDocument
 
 // chunk is the text of one document.
@@ -25,7 +25,7 @@ type chunk struct {
 	// explicit: a line "---" that is not part of text stood before it.
 	explicit bool
 	json     bool
-	err      error // the document cannot be had, the next ones can
+	err      error // why this document cannot be read; the next ones can
 }
 
 // splitter cuts a stream into documents without understanding them: YAML
@@ -54,7 +54,8 @@ var (
 	utf16BE   = []byte("\xfe\xff")
 	utf16LE   = []byte("\xff\xfe")
 	errTooBig = fmt.Errorf("the document is larger than %d MiB", MaxDocument>>20)
-	// errNoEnd ends reading: whoever waits for the end of such a document reads for ever.
+	// errNoEnd ends reading, because searching for the end of such a document could take for
+	// ever.
 	errNoEnd   = fmt.Errorf("a document is larger than %d MiB and does not end", endless>>20)
 	errNotUTF8 = errors.New("the text is UTF-16, not UTF-8")
 )

@@ -13,18 +13,17 @@ import (
 	"time"
 )
 
-// A Steady reads files that others may be writing. Nothing says that a writer has finished, so
-// it waits until the files stay the same for some time. The zero value of a duration is no
-// wait.
+// A Steady reads files that others may be writing. Nothing signals the end of a write, so it
+// waits until the files have stayed the same for some time. A duration of zero means no wait.
 type Steady struct {
 	Paths     []string
 	Recursive bool
 	// Settle is how long the files have to stay the same.
 	Settle time.Duration
-	// Shorter is how long they have to, at least, if one of them is shorter than before or
-	// gone: it may be truncated and about to be written again.
+	// Shorter is the minimum wait if a file is shorter than before or gone: it may have been
+	// truncated to be written again.
 	Shorter time.Duration
-	// Patience is how long the files may go on changing.
+	// Patience bounds the wait while the files keep changing.
 	Patience time.Duration
 }
 
@@ -46,8 +45,9 @@ type readFile struct {
 	found bool   // in a directory
 }
 
-// Read returns the contents of the files once they stay the same. before is what is in use,
-// nil at the start: then files that have not changed for long enough are taken at once.
+// Read returns the contents of the files when they have stayed the same for long enough. before
+// is the Reading in use, nil at the start. At the start, files that have not changed recently are
+// returned at once.
 func (s *Steady) Read(ctx context.Context, before *Reading) (*Reading, error) {
 	begin := time.Now()
 	last, newest := s.look()
@@ -67,8 +67,7 @@ func (s *Steady) Read(ctx context.Context, before *Reading) (*Reading, error) {
 		if time.Since(begin) > s.Patience {
 			return nil, fmt.Errorf("%s: the files have kept changing for %s; they are read when they stay the same for %s", strings.Join(s.Paths, ", "), s.Patience, need)
 		}
-		// Whoever writes in between is seen by the time of the file, and at the latest by
-		// its content at the end.
+		// A write in between changes the time of the file, or at least its content.
 		timer := time.NewTimer(min(left, max(s.Settle/4, time.Millisecond)))
 		select {
 		case <-ctx.Done():
@@ -89,7 +88,7 @@ func (s *Steady) look() (r *Reading, newest time.Time) {
 	err := eachFile(s.Paths, s.Recursive, func(file string, found bool) {
 		path := filepath.Clean(file)
 		if seen[path] || r.err != nil {
-			return // a file that is named beside its directory is no second one
+			return // the file is also named on its own
 		}
 		seen[path] = true
 		text, err := ReadFile(file, MaxFile)
@@ -178,8 +177,8 @@ func (r *Reading) Removed(before *Reading) bool {
 	return slices.ContainsFunc(before.files, func(f readFile) bool { return r.find(f.path) == nil })
 }
 
-// Torn returns what shows that a writer has not finished, or never will: files that had objects
-// and have none, though they are there, and files that end within a line.
+// Torn returns errors for files that seem to be incomplete: files that exist but have lost all
+// their objects, and files that end within a line.
 func (r *Reading) Torn(before *Reading) (errs []error) {
 	for _, old := range before.files {
 		now := r.find(old.path)
@@ -199,7 +198,7 @@ func (r *Reading) Torn(before *Reading) (errs []error) {
 	return errs
 }
 
-// objects counts the objects of a text. bad says that something in it cannot be read, which
+// objects returns the number of objects in a text. bad: a part of it cannot be read, which
 // loading reports.
 func objects(t Text) (n int, bad bool) {
 	for d, err := range ReadStream(t.Name, strings.NewReader(t.Content)) {
@@ -213,8 +212,8 @@ func objects(t Text) (n int, bad bool) {
 	return n, bad
 }
 
-// cutOff reports whether a text ends within a line, where the one before did not. JSON that is
-// cut off is no JSON, and one line is usual there.
+// cutOff reports whether a text ends within a line and the one before did not. It does not apply
+// to JSON: incomplete JSON is invalid anyway, and complete JSON often has no final newline.
 func cutOff(before, now string) bool {
 	if now == "" || strings.HasSuffix(now, "\n") || strings.HasPrefix(strings.TrimSpace(now), "{") {
 		return false

@@ -12,29 +12,28 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watcher notices when the files of some paths change: edits in place, editors
-// that rename a new file over the old one, files that come and go, and the swap
-// of the ..data link by which a mounted ConfigMap changes.
+// Watcher notifies of changes of files: edits in place, editors that rename a new file over the
+// old one, new and deleted files, and the swap of the ..data link by which a mounted ConfigMap
+// changes.
 type Watcher struct {
 	// Debounce is how long it has to be quiet after a change: a directory is
 	// seldom changed by a single write.
 	Debounce time.Duration
-	// Patience is how long changes may go on before they are reported although
-	// it was never quiet.
+	// Patience bounds the wait for a quiet period while changes keep coming.
 	Patience time.Duration
-	// Poll is how often to look without a notification: network file systems
-	// send none.
+	// Poll is how often the files are checked without a notification, because network file
+	// systems send none.
 	Poll time.Duration
 
 	paths     []string
 	recursive bool
-	events    *fsnotify.Watcher // nil if the system has none left
+	events    *fsnotify.Watcher // nil if the system has no more watches
 	last      string
 	known     map[string]bool // the files, and what they are links to
 }
 
-// NewWatcher remembers the present state of the files. Changes from now on are
-// reported by Run, also those before it is called.
+// NewWatcher records the present state of the files. Run reports all changes from now on, even
+// those before it is called.
 func NewWatcher(paths []string, recursive bool) *Watcher {
 	w := &Watcher{Debounce: 100 * time.Millisecond, Patience: time.Second, Poll: 5 * time.Second, paths: paths, recursive: recursive}
 	if events, err := fsnotify.NewWatcher(); err == nil {
@@ -83,7 +82,7 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 			sawEvent = sawEvent || w.known[filepath.Clean(e.Name)]
 			wait()
 		case _, ok := <-errs:
-			// Events were lost: look.
+			// Some events were lost, so the files are checked.
 			if !ok {
 				errs = nil
 				continue

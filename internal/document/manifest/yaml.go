@@ -13,8 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// maxDepth is how deep collections may nest, as in the JSON decoder of the API
-// server.
+// maxDepth bounds the nesting of collections, as in the JSON decoder of the API server.
 const maxDepth = 10_000
 
 // lineError is an error at a line of a text, 1-based.
@@ -70,8 +69,8 @@ func parseYAML(text []byte) (root *yaml.Node, around comments, err error) {
 // comments stand before and after a document's root.
 type comments struct{ head, foot string }
 
-// yamlError takes the line out of the library's text. Its parser counts lines
-// from 0, its scanner from 1.
+// yamlError returns an error with the line in the library's text. The library's parser counts
+// lines from 0, its scanner from 1.
 func yamlError(err error, text []byte) error {
 	msg := err.Error()
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
@@ -90,9 +89,9 @@ func yamlError(err error, text []byte) error {
 	return errors.New(strings.TrimPrefix(msg, "yaml: "))
 }
 
-// maxAliases is how many bytes the aliases of a document may expand to: what
-// they name is converted once and shared, but code that walks or prints a tree
-// sees it in full. It is the size of the largest object a server takes.
+// maxAliases bounds the bytes to which the aliases of a document expand. Their targets are
+// decoded once and shared, but code that walks or prints a tree visits every use. The bound is
+// the size of the largest object that a server accepts.
 const maxAliases = 3 << 20
 
 // converter turns nodes into a tree.
@@ -220,8 +219,7 @@ func (c *converter) merge(v *yaml.Node, m map[string]any, merged map[string]bool
 	return nil
 }
 
-// alias charges the budget with what n expands to and returns the node behind
-// it.
+// alias charges the expansion of n to the budget, and returns the node to which n refers.
 func (c *converter) alias(n *yaml.Node, depth int) (*yaml.Node, error) {
 	e, err := c.extent(n)
 	if err != nil {
@@ -241,7 +239,7 @@ func (c *converter) alias(n *yaml.Node, depth int) (*yaml.Node, error) {
 // it, expand to more than those of an object may. Text that is not YAML has none.
 func CheckAliases(text []byte) error { return checkAliases(text, maxNested) }
 
-// maxNested is how deep text with YAML in a string of it is searched.
+// maxNested bounds how deep YAML within strings of YAML is checked.
 const maxNested = 3
 
 func checkAliases(text []byte, nested int) (err error) {

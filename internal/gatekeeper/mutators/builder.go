@@ -25,12 +25,12 @@ import (
 
 // Options say how the mutators run.
 type Options struct {
-	// Moved reports whether policies run the mutator with an ID in the place of the
-	// Set. Nil: they run none.
+	// Moved reports whether policies run the mutator with an ID instead of the Set. If Moved is
+	// nil, the Set runs all mutators.
 	Moved func(id string) bool
-	// Namespace returns the Namespace of a request. Nil: there are none.
+	// Namespace returns the Namespace of a request. If it is nil, no Namespace exists.
 	Namespace func(ctx context.Context, name string) (*unstructured.Unstructured, error)
-	// Sources are those of engine.SetOptions.
+	// Sources are passed on as engine.SetOptions.Sources.
 	Sources *binding.Sources
 	// External says that the Engine has a Resolver, which asks Providers. Without one,
 	// mutators with external data do not run.
@@ -42,23 +42,25 @@ type Result struct {
 	Set *engine.Set
 	// States has an entry for each mutator, in Gatekeeper's order.
 	States []State
-	// Shapes is how many programs the mutators that run share.
+	// Shapes is the number of compiled programs that run the mutators; mutators of one shape
+	// share a program.
 	Shapes int
-	// Rules cover all of clients' that the mutators that run may change, each once and
-	// sorted.
+	// Rules match every request of a client that a running mutator may change. They are sorted,
+	// without duplicates.
 	Rules []admissionregistrationv1.RuleWithOperations
 }
 
 // State describes how one mutator runs, or why it does not.
 type State struct {
 	Mutator *legacy.Mutator
-	// Running means that it is in the Set and runs on requests of clients, and Moved
-	// that policies run it instead.
+	// Running: the mutator is in the Set and runs on requests of clients. Moved: policies run it
+	// instead.
 	Running, Moved bool
-	// Generated means that it is in the Set for objects that workloads create only, so
-	// that it runs where they are expanded.
+	// Generated: the mutator is in the Set, but only for objects that workloads create; it runs
+	// when workloads are expanded.
 	Generated bool
-	// Conflict is set if other mutators see the object otherwise.
+	// Conflict is set if the mutator and others disagree about the schema of an object, for
+	// example whether a field is a list.
 	Conflict *legacy.Conflict
 	// Reason is why it does not run, "" if it does.
 	Reason string
@@ -86,30 +88,31 @@ func (s *State) Kind() string {
 	return NotRun
 }
 
-// Builder builds Sets. It keeps the shapes that the last build used. One caller
-// at a time.
+// Builder builds Sets. It reuses the programs that the last build compiled. It is not safe for
+// concurrent use.
 type Builder struct {
 	deps   policy.Deps
 	shapes map[string]*policy.Policy
-	// compiled counts the shapes that were compiled.
+	// compiled counts the programs that were compiled.
 	compiled int
 }
 
 // NewBuilder returns a Builder that has compiled nothing yet.
 func NewBuilder(deps policy.Deps) *Builder { return &Builder{deps: deps} }
 
-// Again returns a Builder that has compiled what b used last, for another caller.
+// Again returns a Builder for another goroutine. It starts with the programs that the last build
+// of b used.
 func (b *Builder) Again() *Builder { return &Builder{deps: b.deps, shapes: b.shapes} }
 
-// Build puts mutators together. config may be nil. Of two mutators with one ID
-// the later counts.
+// Build builds a Set from mutators. config may be nil. If two mutators have the same ID, the
+// later one is used.
 func (b *Builder) Build(crs []*legacy.Mutator, config *legacy.Config, types *openapi.Types, o Options) *Result {
 	r, set := b.build(crs, config, types, o)
 	r.Set = engine.NewSet(set)
 	return r
 }
 
-// build is Build but for the Set, of which it returns the options.
+// build does the work of Build, and returns the options for the Set instead of the Set.
 func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *openapi.Types, o Options) (*Result, engine.SetOptions) {
 	all := inOrder(crs)
 	conflicts := legacy.Conflicts(all)
@@ -159,10 +162,11 @@ func (b *Builder) build(crs []*legacy.Mutator, config *legacy.Config, types *ope
 	}
 }
 
-// maxAsking is for how many mutators with external data noteRefusals looks.
+// maxAsking is the largest number of mutators with external data that noteRefusals checks.
 const maxAsking = 64
 
-// noteRefusals warns of mutators that refuse whatever another one asks a Provider for.
+// noteRefusals adds a note to each mutator that refuses objects because another mutator asks a
+// Provider for the value at its location.
 func noteRefusals(states []State) {
 	var asking []*legacy.Mutator
 	for i := range states {
@@ -180,7 +184,7 @@ func noteRefusals(states []State) {
 	}
 }
 
-// inOrder sorts mutators as Gatekeeper runs them, each once.
+// inOrder returns the mutators in Gatekeeper's order, one for each ID.
 func inOrder(crs []*legacy.Mutator) []*legacy.Mutator {
 	byID := make(map[string]*legacy.Mutator, len(crs))
 	for _, m := range crs {
@@ -205,7 +209,7 @@ func notRun(s *State, o Options) string {
 	return ""
 }
 
-// member makes a mutator a member. It compiles a program if there is none for the
+// member returns a mutator as a member of the Set. It compiles a program if none exists for the
 // mutator's shape.
 func (b *Builder) member(m *legacy.Mutator, used map[string]*policy.Policy, matches map[string]*engine.Match) (engine.Member, error) {
 	match, err := matchOf(m, matches)
@@ -234,8 +238,8 @@ func (b *Builder) member(m *legacy.Mutator, used map[string]*policy.Policy, matc
 	}, nil
 }
 
-// matchOf returns the criteria of a mutator that a Set can use. Mutators with equal
-// criteria get the same Match.
+// matchOf returns the match criteria of a mutator in the form that a Set uses. Mutators with
+// equal criteria share a Match.
 func matchOf(m *legacy.Mutator, known map[string]*engine.Match) (*engine.Match, error) {
 	asks := m.Match
 	asks.Kinds, asks.Name, asks.Source = nil, "", "" // Applies looks at kinds and source, the policy at the name
@@ -295,8 +299,9 @@ func contextOf(req *policy.Request) direct.Context {
 	return c
 }
 
-// external is what a mutator with external data does: it notes what has to be asked.
-// No expression can say that, so it is interpreted.
+// external is the policy.Mutator of a mutator with external data. It records the keys that the
+// provider has to be asked for. A CEL expression cannot do that, so the mutator is interpreted
+// (pkg/legacy/direct).
 type external struct{ *legacy.Mutator }
 
 // Mutate implements policy.Mutator.

@@ -12,11 +12,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// rules are those of all mutators, each once and sorted. Rules that differ in
-// their operations only are one.
+// rules returns the rules of all mutators, sorted and without duplicates. Rules that differ only
+// in their operations are merged.
 func rules(ms []*legacy.Mutator, types *openapi.Types) []admissionregistrationv1.RuleWithOperations {
 	byRule := map[string]*admissionregistrationv1.RuleWithOperations{}
-	var key []byte // of one after the other; most are known
+	var key []byte // reused for each rule; most rules are in byRule already
 	for _, m := range ms {
 		found, _ := translate.Rules(m, types)
 		for i := range found {
@@ -43,8 +43,8 @@ func rules(ms []*legacy.Mutator, types *openapi.Types) []admissionregistrationv1
 	return out
 }
 
-// appendKey appends a text that two rules share only if they differ in nothing but
-// their operations.
+// appendKey appends a key of r. Two rules have the same key if they differ in nothing but their
+// operations.
 func appendKey(key []byte, r *admissionregistrationv1.RuleWithOperations) []byte {
 	for _, list := range [][]string{r.APIGroups, r.APIVersions, r.Resources} {
 		key = append(key, '[')

@@ -2,16 +2,16 @@ package mutators
 
 import "github.com/mapd-project/mapd/pkg/legacy"
 
-// manyWakes is the number of candidates from which on a mutator wakes all others
-// without a check. To check each pair of ten thousand mutators would take seconds.
+// manyWakes bounds the candidates for one mutator: with more, the mutator wakes all others
+// without a check, since checking each pair of ten thousand mutators would take seconds.
 const manyWakes = 256
 
-// wakes returns, for each mutator, the indices of those that have to run again
-// after it changed something, ascending. legacy.Affects decides; it is asked only
-// about those whose locations get near enough.
+// wakes returns, for each mutator, the indices of those that have to run again after it changed
+// something, ascending. legacy.Affects decides. It is called only for pairs whose locations
+// overlap.
 func wakes(ms []*legacy.Mutator) [][]int {
 	root := &branch{}
-	var selecting []int // that ask for labels
+	var selecting []int // mutators with a label selector
 	everybody := make([]int, len(ms))
 	for i, m := range ms {
 		root.insert(m, i)
@@ -22,7 +22,7 @@ func wakes(ms []*legacy.Mutator) [][]int {
 	}
 	out := make([][]int, len(ms))
 	near := make([]int, 0, manyWakes)
-	seen := make([]int, len(ms)) // by which mutator, from 1
+	seen := make([]int, len(ms)) // seen[b] is 1 + the index of the mutator that last found b
 	for i, a := range ms {
 		near = near[:0]
 		add := func(list []int) bool {
@@ -51,20 +51,20 @@ func wakes(ms []*legacy.Mutator) [][]int {
 	return out
 }
 
-// branch is a place to which locations lead, selectors of one list taken for the
-// same place.
+// branch is a node of a tree of locations. Different selectors of one list lead to the same
+// branch.
 type branch struct {
 	fields   map[string]*branch
 	elements *branch
-	// Mutators whose location ends here, leads here or beyond, or does so with a
-	// path test here or on the way.
+	// ends has the mutators whose location ends at this branch, all those whose location ends
+	// here or below, and testing those of all that have a path test here or above.
 	ends, all, testing []int
-	// byKey are those that lead here by a selector, by the selector's field.
+	// byKey has the mutators that come here through a list selector, by the selector's key field.
 	byKey map[string][]int
 }
 
-// step returns the branch to which a node leads, nil if there is none and it is
-// not to be made.
+// step returns the child branch for a node. If there is none, step creates it if create is set,
+// and otherwise returns nil.
 func (t *branch) step(n legacy.Node, create bool) *branch {
 	next := t.elements
 	if !n.List {
@@ -104,11 +104,11 @@ func (t *branch) insert(m *legacy.Mutator, i int) {
 	t.ends = append(t.ends, i)
 }
 
-// near passes to add those whose location is the same or a part, and of those
-// that part with a's on the way the ones that may notice: by a path test, because
-// a may add an element to a list or change the field that tells elements apart,
-// or because they take for a list what a takes for an object. It stops when add
-// is false.
+// near passes to add the mutators that may notice a change by a, and some that do not: those
+// whose location is a prefix of a's or continues it; those with a path test on the part that they
+// share with a's location, or that select from the same list by another key, because a may add an
+// element or change its key; and those that see a list where a sees an object, or the reverse. It
+// stops when add returns false.
 func (t *branch) near(a *legacy.Mutator, add func([]int) bool) bool {
 	for depth, n := range a.Location {
 		if n.List && len(t.fields) > 0 {
@@ -121,7 +121,7 @@ func (t *branch) near(a *legacy.Mutator, add func([]int) bool) bool {
 			return true
 		}
 		if depth == len(a.Location)-1 || n.List && (!n.Glob || len(t.byKey) > 1) {
-			return add(t.all) // the rest of the way is among them
+			return add(t.all) // all includes the mutators further along the location
 		}
 		if !add(t.ends) || !add(t.testing) {
 			return false

@@ -1,15 +1,14 @@
-// Package nativepolicies answers one question: which policies stand for Gatekeeper's
-// mutators in a cluster, and what has to be written so that they do?
+// Package nativepolicies answers one question: which MutatingAdmissionPolicies replace
+// Gatekeeper's mutators in a cluster, and which objects have to be written or deleted for that?
 //
-// Want returns the wanted policies, one Unit for each policy and its binding.
-// Only mutators that a policy does exactly get one; the engine runs all others.
-// Places say for each mutator where it runs now: in mapd's set, or by a policy
-// that is stored and known to the API servers. Plan compares the units with the
-// stored objects and says what to write and to delete.
+// Want returns the wanted policies, one Unit for each policy and its binding. A mutator gets a
+// policy only if the policy has exactly the same effect; the engine runs all others. Places say
+// for each mutator where it runs now: in mapd's set of mutators, or in a stored policy that API
+// servers know. Plan compares the units with the stored objects and returns what to write and
+// what to delete.
 //
-// At every moment a mutator is in at least one place. For a short time it may
-// be in both, which does no harm: after an exact policy, the mutator finds
-// nothing left to do.
+// At every moment a mutator runs in at least one place. For a short time it may run in both,
+// which does no harm: after an exact policy, the mutator finds nothing left to change.
 //
-// The package does no I/O and knows no client of a cluster.
+// The package does no I/O and has no client of a cluster. Start reading at Want and Plan.
 package nativepolicies

@@ -19,9 +19,8 @@ const (
 	// one runs, and until API servers know an entry of the webhook
 	// configuration that this replica knows.
 	ownHandover = 500 * time.Millisecond
-	// patience is how long an earlier version of a policy stands for a mutator.
-	// If the present version cannot be written in that time, the set runs the
-	// mutator.
+	// patience is how long an outdated version of a policy may stand in for a mutator. If the
+	// present version cannot be written in that time, the set runs the mutator again.
 	patience = 10 * time.Second
 )
 
@@ -34,11 +33,11 @@ func handoverOf(group string) time.Duration {
 
 // Place is where a mutator runs.
 type Place struct {
-	Unit string // empty: it is not to be moved
+	Unit string // "" if the mutator gets no policy
 	// Out: the set does not run the mutator, because policies do.
 	Out bool
-	// Settled has the groups in which the mutator's unit is stored as wanted,
-	// and known to all API servers and replicas.
+	// Settled lists the groups in which the mutator's unit is stored as wanted, for so long that
+	// all API servers and replicas run it.
 	Settled []string
 	// Known: the set runs the mutator, and API servers call mapd for it.
 	Known bool
@@ -48,21 +47,22 @@ func (p Place) equal(q Place) bool {
 	return p.Unit == q.Unit && p.Out == q.Out && p.Known == q.Known && slices.Equal(p.Settled, q.Settled)
 }
 
-// Places has the place of every mutator that has to run, by ID.
+// Places maps the ID of every mutator that has to run to where it runs.
 type Places map[string]Place
 
 // Equal reports whether p and q are the same.
 func (p Places) Equal(q Places) bool { return maps.EqualFunc(p, q, Place.equal) }
 
-// dependOn reports whether a mutator, other than those of but, runs in o and
-// nowhere else: deleting o would leave it without a place.
+// dependOn reports whether a mutator that is not in but runs only in o: deleting o would leave it
+// without a place to run.
 func (p Places) dependOn(o *Object, but ...Owner) bool {
 	return o != nil && slices.ContainsFunc(o.Owners, func(w Owner) bool {
 		return !p.independentOf(w.ID(), o.Key) && !slices.ContainsFunc(but, func(b Owner) bool { return b.ID() == w.ID() })
 	})
 }
 
-// independentOf reports whether a mutator runs elsewhere than in the object with a key.
+// independentOf reports whether the mutator with an ID also runs outside of the object with key
+// k.
 func (p Places) independentOf(id string, k Key) bool {
 	place, ok := p[id]
 	return !ok || place.Known || slices.ContainsFunc(place.Settled, func(group string) bool {
@@ -76,31 +76,31 @@ type Sight struct {
 	// Acts reports whether API servers or mapd run the policy with a key, or
 	// will within the handover. If Acts is nil, they run all policies.
 	Acts func(k Key) bool
-	// Called: API servers call mapd for every mutator of the present set.
+	// Called: API servers call mapd for every mutator that is in the set now.
 	Called bool
 	// Hidden has the kinds whose mutators mapd cannot see, because it may not
 	// list them, for example.
 	Hidden []string
 }
 
-// Tracker follows mutators from place to place. The zero Tracker has the set
-// run everything until it has seen that policies do.
+// Tracker remembers where each mutator runs. A new Tracker keeps every mutator in the set until
+// it has seen a policy run it.
 type Tracker struct {
 	begun  bool
 	tracks map[string]*track
-	called time.Time // since when servers call mapd for the set
+	called time.Time // since when API servers call mapd for the set; zero: they do not
 }
 
 type track struct {
 	out     bool
-	in      time.Time            // since when the set runs it
-	late    time.Time            // since when there is but an earlier version of the policy; zero: it is not so
-	current map[string]time.Time // by group, since when the unit is as it should be
-	alone   time.Time            // since when no other policy stands for a mutator of the unit; zero: one does
+	in      time.Time            // since when the set runs the mutator
+	late    time.Time            // since when only an outdated version of its policy is stored; zero: this is not so
+	current map[string]time.Time // by group: since when the unit is stored as wanted
+	alone   time.Time            // since when no other policy exists for a mutator of the unit; zero: one exists
 }
 
-// Settle records what is wanted and what is there. It returns the places, and
-// when to call it again without news; 0 means never.
+// Settle compares the wanted with the stored policies at a time. It returns the places, and after
+// which time to call it again if nothing changes before; 0 means never.
 func (t *Tracker) Settle(w *Wanted, s Sight, at time.Time) (Places, time.Duration) {
 	c := clock{at: at}
 	switch {
@@ -116,7 +116,7 @@ func (t *Tracker) Settle(w *Wanted, s Sight, at time.Time) (Places, time.Duratio
 		if k == nil {
 			k = &track{in: at, current: map[string]time.Time{}}
 			if !t.begun && len(by[id]) > 0 {
-				k.in = at.Add(patience) // as long as others may rely on that policy
+				k.in = at.Add(patience) // other replicas may rely on the policy for so long
 			}
 		}
 		t.tracks[id] = k
@@ -145,8 +145,7 @@ func (t *Tracker) Settle(w *Wanted, s Sight, at time.Time) (Places, time.Duratio
 	return places, c.wait
 }
 
-// policies has the policies that mapd keeps, in any version, by the IDs of the
-// mutators that they were written for.
+// policies maps the ID of a mutator to the policies, in any version, that mapd wrote for it.
 type policies map[string][]*Object
 
 func (s Sight) policies() policies {
@@ -180,7 +179,7 @@ func (s Sight) hasPolicyFor(id string, by policies) bool {
 
 func (o *Object) isLive() bool { return o.Ours && !o.Going }
 
-// current reports whether a unit is stored in a group as wanted, and acts.
+// current reports whether a unit is stored in a group as wanted, and runs.
 func (s Sight) current(u *Unit, group string) bool {
 	key := Key{Group: group, Name: u.Name}
 	p, b := s.Objects[key], s.Objects[key.partner()]
@@ -213,12 +212,13 @@ func (t *Tracker) unit(k *track, u *Unit, id string, s Sight, by policies, c *cl
 	}
 	switch {
 	case len(p.Settled) > 0:
-		// A policy of before that acts after the unit's would have the last word,
-		// which the set has over both.
+		// While another policy for the same mutator still runs, the set keeps running the mutator
+		// too: the other policy may run after the unit's and overwrite its result, and the set
+		// runs after both.
 		k.late = time.Time{}
 		k.out = k.out || !k.alone.IsZero() && c.reached(k.alone.Add(serverHandover))
 	case len(k.current) > 0:
-		k.late = time.Time{} // until it is settled, all stays as it is
+		k.late = time.Time{} // nothing moves until the policy is settled
 	case s.hasPolicyFor(id, by):
 		if k.late.IsZero() {
 			k.late = c.at
@@ -255,7 +255,7 @@ func (t *Tracker) known(k *track, c *clock) bool {
 	return c.reached(since.Add(ownHandover))
 }
 
-// clock holds the time, and how long to wait for the next deadline.
+// clock holds the present time and the shortest time until a deadline that was not reached.
 type clock struct {
 	at   time.Time
 	wait time.Duration

@@ -14,8 +14,7 @@ type Action struct {
 	Part *Part
 	// Unit names the unit that is written; "" for a deletion.
 	Unit string
-	// Seen is the stored object that the action is based on; nil if there is
-	// none.
+	// Seen is the stored object that the action was decided on; nil if there is none.
 	Seen *Object
 }
 
@@ -40,8 +39,8 @@ type Placed struct {
 // cannot be written.
 type Actions struct {
 	List []Action
-	// Foreign says, by unit, why it cannot be written: somebody else has an
-	// object of that name.
+	// Foreign maps units that cannot be written to the reason: an object of that name belongs to
+	// somebody else.
 	Foreign map[string]string
 }
 
@@ -70,8 +69,8 @@ func Plan(units []Placed, stored map[Key]*Object, places Places) Actions {
 	return out
 }
 
-// foreign returns why a unit cannot be written, if somebody else has an object
-// of its name, or "".
+// foreign returns the reason why a unit cannot be written because somebody else has an object of
+// its name, or "".
 func foreign(policy, bound *Object) string {
 	var kinds []string
 	if policy != nil && !policy.Ours {
@@ -95,7 +94,7 @@ func (a *Actions) apply(u *Placed, key Key, part *Part, is *Object) {
 	switch {
 	case is == nil:
 	case is.Going:
-		return // it is written when it has gone
+		return // written after the deletion has finished
 	case is.Digest == part.Digest && is.hasMetadataOf(part, u.Owners):
 		return
 	}

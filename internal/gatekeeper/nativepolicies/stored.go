@@ -21,8 +21,8 @@ import (
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "mapd"
-	// LiveLabel marks the policies and bindings that mapd keeps. mapd may be
-	// installed by a tool that manages other policies.
+	// LiveLabel marks the policies and bindings that mapd writes for mutators. It tells them from
+	// policies that other tools manage, such as the one that installed mapd.
 	LiveLabel = "mapd.dev/live"
 	liveValue = "gatekeeper"
 )
@@ -59,7 +59,7 @@ type Object struct {
 	Key
 	UID     types.UID
 	Version string // resourceVersion
-	Going   bool   // it is being deleted
+	Going   bool   // has a deletionTimestamp
 	Ours    bool
 	Owners  []Owner // mutators, by ID
 	Digest  string  // of the spec; empty if it cannot be read
@@ -67,8 +67,8 @@ type Object struct {
 	labels, annotations map[string]string
 }
 
-// ReadObject reads a stored policy or binding: the spec from spec, the metadata
-// from meta, which may be the same object.
+// ReadObject returns the Object of a stored policy or binding. It reads the spec from spec and
+// the metadata from meta, which may belong to the same object.
 func ReadObject(meta *unstructured.Unstructured, spec []byte) *Object {
 	o := &Object{
 		Key:     Key{Group: meta.GroupVersionKind().Group, Binding: meta.GetKind() == api.BindingKind, Name: meta.GetName()},

@@ -23,14 +23,14 @@ type Mutator struct {
 	Owner Owner
 }
 
-// Options are what policies depend on besides the mutators.
+// Options are what the policies depend on besides the mutators.
 type Options struct {
 	// Config may be nil. The policies exclude what it excludes.
 	Config *legacy.Config
-	// Exempt are namespaces that mapd, and so its policies, leave alone.
+	// Exempt are namespaces that mapd's webhook does not reach. The policies exclude them too.
 	Exempt []string
 	Types  *openapi.Types
-	// Stay says, by ID, why a mutator gets no policy, whatever it does.
+	// Stay maps IDs of mutators that must not get a policy to the reason.
 	Stay map[string]string
 }
 
@@ -50,7 +50,7 @@ type Unit struct {
 // Wanted says for every mutator whether it gets a policy.
 type Wanted struct {
 	Units []Unit // by name
-	// Stay says, by ID, why a mutator has no policy.
+	// Stay maps the IDs of mutators without a policy to the reason.
 	Stay map[string]string
 }
 
@@ -105,10 +105,9 @@ func whyNot(u *translate.Unit, v translate.MutatorVerdict) string {
 	return string(v.Verdict) + ": " + strings.Join(notes, "; ")
 }
 
-// without removes the mutators behind from ms, and adds to behind those that
-// have to run after one of them. Native already leaves out mutators that have
-// to run after one without a policy; without does so for policies that would
-// differ.
+// without returns ms without the mutators in behind, and without those that have to run after one
+// of them, which it adds to behind. translate.Native has already left out mutators that run after
+// one without a policy; without handles those that run after one whose policy would differ.
 func without(ms []*legacy.Mutator, units []translate.Unit, behind map[string]string) []*legacy.Mutator {
 	differs := map[string]bool{}
 	for i := range units {
@@ -172,7 +171,7 @@ func part[T admissionregistrationv1.MutatingAdmissionPolicy | admissionregistrat
 	return NewPart(u)
 }
 
-// NewPart returns the part that is written as u says.
+// NewPart returns u as a Part.
 func NewPart(u *unstructured.Unstructured) Part {
 	text, err := json.Marshal(u.Object)
 	if err != nil {

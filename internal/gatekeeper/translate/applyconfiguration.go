@@ -8,8 +8,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// unmergeable returns why no apply configuration does what a mutator does, or
-// "".
+// unmergeable returns the reason why no apply configuration has the mutator's effect, or "".
 func (w *plainWalk) unmergeable() string {
 	switch {
 	case w.m.Kind == legacy.ModifySet:
@@ -61,8 +60,8 @@ func (w *plainWalk) unmergeableValue() string {
 	return ""
 }
 
-// configured writes a value in an apply configuration, or says why there cannot be one.
-// place is the schema of the value and typ the name of its type.
+// configured writes a value in an apply configuration, or returns the reason why that is
+// impossible. place is the schema of the value and typ the name of its type.
 func configured(v any, place openapi.Place, typ string) (e expr, whyNot string) {
 	const mistyped = "the value does not have the type that the schema wants"
 	switch v := v.(type) {
@@ -150,13 +149,12 @@ func (w *plainWalk) mergesObject() bool {
 	return ok
 }
 
-// mergesExactly reports whether the apply configuration has exactly the
-// mutator's effect, for all objects that an API server admits. It differs where
-// a list may hold a key twice, because a merge joins such elements; in custom
-// kinds, whose nulls a merge takes for missing; where a list without the
-// element gets one, because a merge adds it to a null list as well; and where
-// the configuration leaves elements out, because a merge joins those that it
-// names with others of the same key instead of refusing both.
+// mergesExactly reports whether the apply configuration has exactly the mutator's effect, for all
+// objects that an API server admits. It differs in four cases. A list may hold a key twice: a
+// merge joins such elements. The kind is a custom one: a merge takes its nulls for missing
+// values. A list that lacks the element gets it: a merge adds it to a null list as well. The
+// configuration leaves elements out: a merge joins the elements that it names with others of the
+// same key, instead of refusing both.
 func (w *plainWalk) mergesExactly() bool {
 	if !w.known.builtin || w.terminal() || w.mergesObject() && w.mayFind(len(w.path)-1) {
 		return false
@@ -193,9 +191,9 @@ func (w *plainWalk) apply() configuration {
 	return configuration{conds, message("Object", m)}
 }
 
-// mergeFrom returns the entry for the location's node d, in the object e of
-// type typ. within means that e is an element of a loop: the policy has no
-// condition for a value to keep, so it writes the value again.
+// mergeFrom returns the entry for the location's node d in the object e of type typ. within means
+// that e is an element in a loop: the policy then has no condition that keeps an existing value,
+// so the entry repeats that value.
 func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (entry, []condition) {
 	s := w.stretch(d, e)
 	conds := s.conds
@@ -229,8 +227,8 @@ func (w *plainWalk) mergeFrom(d int, e expr, typ string, within bool) (entry, []
 	return entry{Name: w.path[d].Name, Value: value}, conds
 }
 
-// mergeList returns the list at the end of a stretch: with all elements, with
-// those that have the key, or with a new one if there is none.
+// mergeList returns the list at the end of a stretch: all elements, the elements that have the
+// key, or a new element if none has it.
 func (w *plainWalk) mergeList(s stretch, typ string) (expr, []condition) {
 	d := s.last + 1
 	node := w.path[d]

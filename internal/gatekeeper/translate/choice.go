@@ -1,17 +1,17 @@
 package translate
 
-// choice has the operations of a mutation at one node, case by case with their
-// conditions. The zero value has none.
+// choice holds the JSONPatch operations of a mutation at one node, by case. The zero value has no
+// operations.
 type choice struct {
-	// test decides between yes and no. Without one, the operations are ops, each a
-	// JSONPatch, and those of the list many.
+	// test selects yes or no. If test is nil, the operations are ops, each an expression for one
+	// JSONPatch, followed by the list many.
 	test    *test
 	yes, no *choice
 	ops     []expr
 	many    *expr
 }
 
-// test is a condition and its opposite, both as a person would write them.
+// test is a condition and its negation, each in its most readable form.
 type test struct{ holds, fails expr }
 
 func hasTest(e expr, name string) test {
@@ -86,7 +86,7 @@ func (c choice) weight() int {
 	return len(c.ops)
 }
 
-// after returns the operations of lists, and then those of c.
+// after returns a choice with the operations of lists before those of c.
 func (c choice) after(lists ...expr) choice {
 	if len(lists) == 0 {
 		return c
@@ -101,20 +101,21 @@ func (c choice) after(lists ...expr) choice {
 // program returns the whole expression of a mutation.
 func (c choice) program() expr {
 	if c.isNone() {
-		// An empty list alone is not a list of operations to CEL.
+		// CEL cannot infer the type of an empty list; the unused JSONPatch gives it.
 		return cond(ident("false"), listOf(message("JSONPatch")), listOf())
 	}
 	return c.list()
 }
 
-// each returns the choice for the elements x, at i, of a list for which where
-// holds; nil means all of them.
+// each returns the operations of c for every element of list for which where holds; a nil where
+// holds for all. c refers to the element by x and to its index by i.
 func each(list expr, i, x string, where *expr, c choice) choice {
 	if c.isNone() {
 		return c
 	}
 	if c.test != nil && where == nil {
-		// A case without an operation is better left out.
+		// A list of operations per case is not needed: where leaves out the elements without an
+		// operation.
 		if c.no.isNone() && c.yes.isOne() {
 			where, c = &c.test.holds, *c.yes
 		} else if c.yes.isNone() && c.no.isOne() {

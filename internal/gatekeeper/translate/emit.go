@@ -13,8 +13,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// write makes the policy and the binding of a unit, or records in the fates of
-// its mutators why it cannot.
+// write writes the policy and the binding of a unit, or records in the fates of its mutators the
+// reason why it cannot.
 func (n *translation) write(u *Unit) {
 	if n.Params && len(u.Mutators) > 1 {
 		n.refuse(u, "its order with others matters, and a policy reads the values of one mutator only; use inlined values")
@@ -56,8 +56,8 @@ func (n *translation) write(u *Unit) {
 	u.Binding.Spec.PolicyName = u.Name
 }
 
-// layOut formats expressions as "mapd fmt" does. Runtime leaves that out, since nobody reads
-// what it makes, and a program for the browser does without.
+// layOut formats expressions as "mapd fmt" does. Runtime does not call it, because nobody reads
+// its policies, and the browser build leaves it out.
 func layOut(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) {
 	format := func(expression *string) {
 		if text, err := layout.Format(*expression); err == nil {
@@ -150,19 +150,19 @@ func (d *policyDraft) match(ms []*legacy.Mutator) {
 // conditions writes match conditions with unique names.
 func (d *policyDraft) conditions(conds []condition) {
 	for _, c := range conds {
-		name := strings.TrimRight(c.Name, "-") // of a key without a letter nothing is left
+		name := strings.TrimRight(c.Name, "-") // empty for a key without a letter
 		d.spec.MatchConditions = celgen.AddCondition(d.spec.MatchConditions, name, c.Expr.String())
 	}
 }
 
-// mutation is one patch, and the value of its type that changes nothing.
+// mutation is one patch, and the expression of the patch's type that changes nothing.
 type mutation struct {
 	patchType admissionregistrationv1.PatchType
 	patch     expr
 	none      expr
 }
 
-// as writes the mutation so that it applies if all conditions hold.
+// as returns the mutation guarded by conditions: it applies if all of them hold.
 func (m mutation) as(conds []condition) admissionregistrationv1.Mutation {
 	e := m.patch
 	if len(conds) > 0 {
@@ -213,8 +213,8 @@ func (d *policyDraft) mutation(m *legacy.Mutator, vars *variables) (mutation, []
 	return mutation{admissionregistrationv1.PatchTypeJSONPatch, patch, listOf()}, conds
 }
 
-// mergeNotes notes how an apply configuration that was asked for differs from
-// the mutator.
+// mergeNotes adds notes on how an apply configuration, which Options asked for, differs from the
+// mutator.
 func (d *policyDraft) mergeNotes(m *legacy.Mutator, w *plainWalk) {
 	f := d.fates[m.ID()]
 	if !w.known.builtin {
@@ -261,7 +261,7 @@ func (u *Unit) assume(w *plainWalk) {
 	}
 }
 
-// withPath returns the paths with one more, unless it is there.
+// withPath returns paths with p added, unless p is in paths.
 func withPath(paths []legacy.Path, p legacy.Path) []legacy.Path {
 	if slices.ContainsFunc(paths, func(o legacy.Path) bool { return o.String() == p.String() }) {
 		return paths

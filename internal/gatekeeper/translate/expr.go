@@ -6,7 +6,7 @@ import (
 	"github.com/mapd-project/mapd/internal/celgen"
 )
 
-// Expressions are nested deeply here, so what writes them has short names.
+// The functions of celgen, by short names: the expressions here nest deeply.
 type (
 	expr  = celgen.Expr
 	entry = celgen.Entry

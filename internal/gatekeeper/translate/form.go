@@ -6,12 +6,10 @@ type form struct {
 	// params: the program reads the values of mutators from params, which is
 	// the mutator itself; otherwise they are literals.
 	params bool
-	// served: objects have metadata, as all objects that pass an API server
-	// have.
+	// served: the program runs on objects from an API server, which always have metadata.
 	served bool
-	// recorded has what is known about the external data of the mutator; nil if the
-	// program cannot have any.
+	// recorded describes the recorded external data of the mutator; nil if the program uses none.
 	recorded *recording
-	// repeats, if it is not nil, makes variables of repeated values.
+	// repeats, if it is not nil, replaces repeated values by variables.
 	repeats *repeats
 }

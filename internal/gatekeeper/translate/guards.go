@@ -29,7 +29,7 @@ func (n *translation) guards(m *legacy.Mutator) []condition {
 	if names := m.Match.ExcludedNamespaces; slices.ContainsFunc(names, isEverything) {
 		none := not(fn("has", namespaceOfRequest))
 		if mayBeNamespace(m) {
-			none = all(none, not(isNamespace())) // whose name a server is to generate
+			none = all(none, not(isNamespace())) // a Namespace with generateName has no name yet
 		}
 		conds = append(conds, condition{Name: "in-no-namespace", Expr: none})
 	} else {
@@ -57,8 +57,8 @@ func (n *translation) guards(m *legacy.Mutator) []condition {
 	return conds
 }
 
-// selectable returns the names of namespaces that a selector can have as values of
-// metadataName, each once, and the other patterns.
+// selectable divides patterns into names that a selector on metadataName can list, without
+// duplicates, and the rest.
 func selectable(patterns []string) (names, rest []string) {
 	for _, p := range patterns {
 		switch {
@@ -71,17 +71,18 @@ func selectable(patterns []string) (names, rest []string) {
 	return names, rest
 }
 
-// metadataName is the label with its name that a server gives each Namespace, and
-// keeps. A selector in a binding treats objects as Gatekeeper does: it selects every object
-// without a namespace (Gatekeeper spec §7.3, Kubernetes spec §2.5). It cannot be used for
-// Namespaces: one whose name a server is to generate has the label that its author writes.
+// metadataName is the label with the Namespace's name that an API server sets on every Namespace
+// and protects. A selector in a binding treats objects as Gatekeeper does: it selects every
+// object without a namespace (Gatekeeper spec §7.3, Kubernetes spec §2.5). It cannot be used to
+// match Namespaces themselves: while a Namespace with generateName has no name yet, its author
+// chooses the label's value.
 const metadataName = "kubernetes.io/metadata.name"
 
 func nameRequirement(op metav1.LabelSelectorOperator, names []string) *metav1.LabelSelectorRequirement {
 	return &metav1.LabelSelectorRequirement{Key: metadataName, Operator: op, Values: names}
 }
 
-// selectNames puts conditions about names of namespaces into the binding, and returns
+// selectNames moves conditions about names of namespaces into the binding's selector, and returns
 // the others.
 func (d *policyDraft) selectNames(conds []condition) (rest []condition) {
 	s := d.binding.MatchResources.NamespaceSelector
@@ -113,8 +114,8 @@ func (d *policyDraft) selectNames(conds []condition) (rest []condition) {
 // Namespaces (Kubernetes spec §6.1).
 var namespaceOfRequest = field(ident("request"), "namespace")
 
-// namespace returns whether a test holds for the name of the object's
-// namespace, if it has one.
+// namespace returns the condition that test holds for the name of the object's namespace, or that
+// the object has no namespace.
 func (n *translation) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
 	if n.namespaced(m) {
 		return test(namespaceOfRequest)
@@ -145,14 +146,14 @@ func (n *translation) scope(m *legacy.Mutator) string {
 	return ""
 }
 
-// ephemeral is all of a Pod that requests for ephemeralResource can change: a server drops
-// other changes, so only mutators about it get a rule for that.
+// ephemeral is the only part of a Pod that requests for ephemeralResource can change: a server
+// drops other changes, so only mutators of this part get a rule for the subresource.
 var ephemeral = legacy.Path{{Name: "spec"}, {Name: "ephemeralContainers"}}
 
 const ephemeralResource = "pods/ephemeralcontainers"
 
-// rules returns the resource rules for some mutators. One rule has all
-// resources of one group, version, scope and pair of operations.
+// rules returns the resource rules for some mutators. Resources of the same group, version, scope
+// and operations share a rule.
 func (n *translation) rules(ms []*legacy.Mutator) []admissionregistrationv1.NamedRuleWithOperations {
 	var out []admissionregistrationv1.NamedRuleWithOperations
 	for _, m := range ms {
@@ -187,7 +188,7 @@ func (n *translation) rules(ms []*legacy.Mutator) []admissionregistrationv1.Name
 	return n.withoutCovered(out)
 }
 
-// withoutCovered leaves out resources that another rule lists anyway.
+// withoutCovered removes resources that another rule covers.
 func (n *translation) withoutCovered(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
 	for i := range rules {
 		r := &rules[i]
@@ -236,18 +237,17 @@ func isWild(rules []admissionregistrationv1.NamedRuleWithOperations) bool {
 	})
 }
 
-// spared returns rules that exclude objects which a wildcard must not match:
-// Gatekeeper's own, and the configurations of webhooks.
+// spared returns exclude rules for objects that a wildcard must not match: Gatekeeper's own, and
+// the admission configurations.
 func spared() []admissionregistrationv1.NamedRuleWithOperations {
 	return []admissionregistrationv1.NamedRuleWithOperations{
 		celgen.Every(slices.Sorted(slices.Values(api.GatekeeperGroups)), "*/*"), celgen.WebhookConfigurations(),
 	}
 }
 
-// namespaces returns the namespaceSelector of a binding:
-// match.namespaceSelector, and what exempts a namespace from Gatekeeper. Both
-// treat a Namespace and objects without a namespace alike (Gatekeeper spec
-// §7.3).
+// namespaces returns the namespaceSelector of a binding: match.namespaceSelector and the label
+// that exempts a namespace from Gatekeeper. For a Namespace and for objects without a namespace
+// the selector has the same result as in Gatekeeper (Gatekeeper spec §7.3).
 func namespaces(s *metav1.LabelSelector) *metav1.LabelSelector {
 	out := &metav1.LabelSelector{}
 	if s != nil {

@@ -10,32 +10,31 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// known has what schemas say about a location, for all kinds that a mutator
-// applies to. An API server holds built-in kinds as Go values, so a policy on
-// these finds no null, no wrong type, and some fields always.
+// known is what the schemas of all kinds of a mutator say about its location. API servers decode
+// built-in kinds into Go values, so on these a policy finds no null, no value of a wrong type,
+// and some fields always set.
 type known struct {
 	kinds []schema.GroupVersionKind // nil: any kind
 	// builtin: all kinds are built in and declare the whole location. The
 	// fields below are set only then.
 	builtin bool
 	nodes   []knownNode
-	// nullable: the location leads through an object that can be null, as some
-	// required objects can.
+	// nullable: some object on the way may be null. Even objects that a schema requires can be.
 	nullable bool
 	// undeclared is the first field that a built-in kind does not declare, as
 	// in "Service: spec.foo".
 	undeclared string
 	// schema: all kinds have a schema, and it declares the whole location.
 	schema bool
-	// roots and places are those of the object and of the last node, for each kind.
+	// roots and places have, for each kind, the schema of the object and of the last node.
 	roots, places []openapi.Place
 }
 
 type knownNode struct {
 	always bool // the field is there whenever its parent is
-	filled bool // an API server refuses it without an element
-	atomic bool // a merge must not go below it
-	inMap  bool // it is a key of a map and not a field of a struct
+	filled bool // the list is never empty: API servers refuse that
+	atomic bool // a merge replaces it as a whole
+	inMap  bool // it is a key of a map, not a field of a struct
 	// Of a list selector:
 	merges bool // a merge tells the elements apart by the selector's key alone
 	unique bool // and the API server refuses two elements with the same key
@@ -65,8 +64,8 @@ func lookup(path legacy.Path, kinds []schema.GroupVersionKind, types *openapi.Ty
 	return k
 }
 
-// metadataNodes are what is known of a label or annotation of any kind: a
-// server checks the metadata of custom kinds as well.
+// metadataNodes describe a label or annotation of any kind: a server checks the metadata of
+// custom kinds as well.
 var metadataNodes = []knownNode{{always: true}, {}, {inMap: true}}
 
 // add records what one kind says about the location.
@@ -103,11 +102,10 @@ func (k *known) add(kind *openapi.Kind, gvk schema.GroupVersionKind, at openapi.
 	k.places = append(k.places, at)
 }
 
-// keepsUnique are the lists of a Pod's spec in which an API server refuses two
-// elements with one name (k8s.io/kubernetes pkg/apis/core/validation). It does
-// not do that for every built-in list with a key, since a container may have an
-// environment variable twice. It does for every list of a custom kind that
-// declares a key.
+// keepsUnique are the lists of a Pod's spec in which an API server refuses two elements with the
+// same name (k8s.io/kubernetes pkg/apis/core/validation). It allows duplicates in other built-in
+// lists that declare a key: a container may set an environment variable twice. In custom kinds it
+// refuses duplicates in every list that declares a key.
 var keepsUnique = map[string]bool{
 	"containers": true, "initContainers": true, "ephemeralContainers": true, "volumes": true,
 }
@@ -126,8 +124,8 @@ func present(kind *openapi.Kind, gvk schema.GroupVersionKind, parent legacy.Path
 	return ok, ok && v == nil
 }
 
-// spelled returns how an API server writes a value in an object that has
-// nothing else; false if it drops the value.
+// spelled returns v as an API server writes it in an object that has nothing else; false if the
+// server drops it.
 func spelled(kind *openapi.Kind, gvk schema.GroupVersionKind, path legacy.Path, v any) (any, bool) {
 	for _, node := range slices.Backward(path) {
 		if node.List {
@@ -183,14 +181,13 @@ func keepsEmpty(v, decoded any) bool {
 	return true
 }
 
-// undeclaredIn returns a field of a value that a server would not know at a place,
-// empty if there is none.
+// undeclaredIn returns a field of v that the schema at p does not declare, "" if there is none.
 func undeclaredIn(v any, p openapi.Place) string {
 	switch v := v.(type) {
 	case []any:
 		element, ok := p.Element()
 		if !ok {
-			return "" // of another type, which a server refuses from anybody
+			return "" // the type is wrong, and any server refuses it
 		}
 		for _, e := range v {
 			if field := undeclaredIn(e, element); field != "" {

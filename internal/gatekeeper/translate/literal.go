@@ -10,10 +10,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// literal writes a JSON value, which may hold an expr for a string. A literal map
-// of CEL has values of one type; where they differ, a literal of an Object type
-// says the same without a dyn() around each, if one is possible. place is the
-// schema of the value and typ the name of its type; nil if they are not known.
+// literal writes a JSON value, which may contain an expr in the place of a string. All values of
+// a CEL map literal have one type. Where they differ, literal writes a literal of an Object type,
+// if that is possible, to avoid a dyn() around each value. place is the schema of the value and
+// typ the name of its type; nil and "" if they are not known.
 func (w *plainWalk) literal(v any, place *openapi.Place, typ string) expr {
 	plain := mapLiteral(v)
 	if !strings.Contains(plain.Type, "dyn") || place == nil {
@@ -91,8 +91,8 @@ func scalars(values iter.Seq[any]) bool {
 // fieldOrder returns the keys of an object as people write them.
 func fieldOrder(m map[string]any) []string { return celgen.FieldOrder(m) }
 
-// where returns the schema of what stands before the location's node d, and the
-// type that a literal has there; false if it is not known.
+// where returns the schema of the parent of the location's node d and the name of its Object
+// type; false if they are not known.
 func (w *plainWalk) where(d int) (openapi.Place, string, bool) {
 	if len(w.known.roots) == 0 {
 		return openapi.Place{}, "", false

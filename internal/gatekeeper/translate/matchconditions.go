@@ -16,16 +16,17 @@ import (
 type condition struct {
 	Name string
 	Expr expr
-	// names says the same of an object's namespace as a selector of namespaces does; nil if none can.
+	// names is a requirement on the name label of namespaces that is equivalent to the condition;
+	// nil if there is none.
 	names *metav1.LabelSelectorRequirement
 }
 
-// conditions returns what m.Match asks for beyond kinds, source and the namespace
-// selector, in Gatekeeper's order; none if it asks for nothing. They read
-// object, request and params only, as match conditions have to.
+// conditions returns what m.Match asks for beyond kinds, source and the namespace selector, in
+// Gatekeeper's order; nil if it asks for nothing else. The expressions read only object, request
+// and params, because match conditions can read nothing else.
 //
-// They apply to the new object, never to the old one (Gatekeeper spec §7.5), so
-// none of them can be an objectSelector.
+// They apply to the new object, never to the old one (Gatekeeper spec §7.5), so none of them can
+// be written as an objectSelector.
 func (f form) conditions(m *legacy.Mutator) []condition {
 	var out []condition
 	add := func(name string, e expr) { out = append(out, condition{Name: name, Expr: e}) }
@@ -81,8 +82,8 @@ func isNamespace() expr {
 	return all(equal(field(object, "kind"), constant("Namespace")), equal(field(object, "apiVersion"), constant("v1")))
 }
 
-// outside returns whether the object is in no namespace. A Namespace is in
-// none, although a request for it has one.
+// outside returns the condition that the object is in no namespace. A Namespace is in none,
+// although its requests name one.
 func (f form) outside(m *legacy.Mutator) expr {
 	none := not(fn("has", field(ident("request"), "namespace")))
 	if mayBeNamespace(m) {
@@ -101,8 +102,8 @@ func (f form) inside(m *legacy.Mutator) expr {
 	return some
 }
 
-// namespace returns whether a test holds for the name of the object's
-// namespace. It holds without a namespace; a Namespace counts by its own name.
+// namespace returns the condition that test holds for the name of the object's namespace, or that
+// the object has no namespace. For a Namespace test gets its own name.
 func (f form) namespace(m *legacy.Mutator, test func(name expr) expr) expr {
 	name := field(ident("request"), "namespace")
 	e := anyOf(not(fn("has", name)), test(name))
@@ -171,7 +172,7 @@ func core(pattern string) string {
 
 var tests = [...]string{prefix: "startsWith", suffix: "endsWith", infix: "contains"}
 
-// matches returns whether a name matches one of the patterns.
+// matches returns the condition that a name matches one of the patterns.
 func matches(name expr, patterns []string) expr {
 	var exact []any
 	var terms []expr
@@ -275,8 +276,8 @@ func requirement(labels expr, r metav1.LabelSelectorRequirement) expr {
 	}
 }
 
-// hasOneOf returns whether a label has one of the values. "" stands for a
-// missing label, unless it is one of the values.
+// hasOneOf returns the condition that a label has one of the values. A missing label counts as
+// "", unless "" is one of the values.
 func hasOneOf(labels expr, key string, values []string) expr {
 	label := optional(labels, key)
 	absent := constant("")

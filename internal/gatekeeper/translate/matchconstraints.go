@@ -12,9 +12,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// subresources are those for which the rules of Gatekeeper's chart call its
-// webhook (Gatekeeper spec §9.1), without those that are never created or
-// updated.
+// subresources are the subresources for which the rules of Gatekeeper's chart call its webhook
+// (Gatekeeper spec §9.1), except those that are never created or updated.
 var subresources = []struct {
 	resource schema.GroupVersionResource
 	name     string
@@ -29,16 +28,15 @@ var subresources = []struct {
 	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, "scale"},
 }
 
-// Rules returns the rules for the kinds of a mutator: for the resources of
-// these kinds, and for the subresources that carry one of them and for which
-// Gatekeeper's webhook is called. They match no requests for other kinds. types
-// may be nil.
+// Rules returns rules for the kinds of a mutator: for their resources, and for the subresources
+// that carry one of these kinds and for which Gatekeeper's webhook is called. The rules match no
+// request for another kind. types may be nil.
 //
-// A mutator names all combinations of its groups and kinds, of which many do
-// not exist. A combination without a resource in types is unknown only if its
-// group or its kind is nowhere else either.
+// A mutator names all combinations of its groups and kinds, and many of them do not exist. A
+// combination without a resource in types is returned as unknown only if its group or its kind
+// occurs in no other combination that exists.
 //
-// Rules are sorted, and each is for one group and version.
+// The rules are sorted, and each is for one group and version.
 func Rules(m *legacy.Mutator, types *openapi.Types) (rules []admissionregistrationv1.NamedRuleWithOperations, unknown []schema.GroupVersionKind) {
 	c := ruleCollector{}
 	groups, kinds := map[string]bool{}, map[string]bool{}
@@ -79,7 +77,7 @@ func (c ruleCollector) put(group, version, resource string, t Target) {
 func (c ruleCollector) add(t Target, types *openapi.Types) bool {
 	found := t.Kind == "*"
 	if found {
-		// The kind may be any: all resources of the group.
+		// For all kinds, the rule covers all resources of the group.
 		c.put(t.Group, t.Version, "*", t)
 	}
 	for _, r := range t.resources(types) {

@@ -11,8 +11,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Labels and annotations on a policy and its binding that say where it came
-// from. The labels are there if they hold for all its mutators.
+// Labels and annotations of a policy and its binding that record the mutators they were made
+// from. A label is set only if its value is the same for all mutators.
 const (
 	fromKindLabel  = "mapd.dev/from-kind"
 	fromNameLabel  = "mapd.dev/from-name"

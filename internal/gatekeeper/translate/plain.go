@@ -16,11 +16,11 @@ type plainWalk struct {
 	*walk
 	known     known
 	variables *variables
-	// trusted reports whether the walk can be used for the mutator at all.
+	// trusted: the walk can be used for this mutator.
 	trusted bool
-	// added reports whether a mutator adds an element to a list.
+	// added reports whether some mutator adds an element to list.
 	added func(list legacy.Path) bool
-	// namespaced says that all objects have a namespace.
+	// namespaced: all objects have a namespace.
 	namespaced        bool
 	namespaceVariable expr
 }
@@ -38,7 +38,7 @@ func (v *variables) add(name string, e expr) expr {
 	return field(ident("variables"), unique)
 }
 
-// effect is what happens if all conditions hold; otherwise nothing does.
+// effect is a choice that happens if all conditions hold; otherwise nothing happens.
 type effect struct {
 	conds []condition
 	do    choice
@@ -53,21 +53,20 @@ func exprs(conds []condition) []expr {
 	return out
 }
 
-// stretch is a part of the location with fields only, from one list, or the
-// object, to the next list or the end.
+// stretch is a part of the location without list selectors: the fields from the object or a list
+// element to the next list or the end.
 type stretch struct {
 	first, last int
-	at          expr // what the first field is in
+	at          expr // the value that has the first field
 	conds       []condition
-	// sure is the last depth at which a field exists if conds hold.
+	// sure is the depth down to which all fields exist if conds hold.
 	sure int
-	// fresh is the depth at which the field is missing if conds hold; -1 if
-	// that is unknown.
+	// fresh is the depth at which conds say that the field is missing; -1 if none says so.
 	fresh int
 }
 
-// stretch collects the path tests between two lists, and the fields that have
-// to exist because nothing would create them.
+// stretch collects conditions for the fields between two lists: for path tests, and that fields
+// exist which the mutator would not create.
 func (w *plainWalk) stretch(first int, at expr) stretch {
 	s := stretch{first: first, last: first, at: at, sure: first - 1, fresh: -1}
 	for s.last+1 < len(w.path) && !w.path[s.last+1].List {
@@ -93,8 +92,8 @@ func (w *plainWalk) stretch(first int, at expr) stretch {
 	return s
 }
 
-// label returns the singular for a key of metadata.labels or
-// metadata.annotations.
+// label returns "label-" or "annotation-" if AssignMetadata sets the node at depth d, otherwise
+// "".
 func (w *plainWalk) label(d int) string {
 	switch {
 	case w.m.Kind != legacy.AssignMetadata || d < 2:
@@ -131,8 +130,8 @@ func creates(m *legacy.Mutator, d int) bool {
 		!slices.ContainsFunc(m.Location[d:], func(n legacy.Node) bool { return n.Glob })
 }
 
-// leavesParents reports whether Gatekeeper may create something on the way to a
-// list from which it removes nothing.
+// leavesParents reports whether Gatekeeper may create parents of a list although it then removes
+// nothing from that list.
 func (w *plainWalk) leavesParents() bool {
 	for d := len(w.path) - 1; d >= 0; d-- {
 		if _, mayMiss := w.allowed(d); !mayMiss || w.path[d].Glob {
@@ -145,8 +144,8 @@ func (w *plainWalk) leavesParents() bool {
 	return false
 }
 
-// neverMissing returns the depth of a field that a path test wants missing and
-// that always exists.
+// neverMissing returns the depth of a field that always exists and whose path test requires that
+// it is missing.
 func (w *plainWalk) neverMissing() (int, bool) {
 	first := 0
 	for d, n := range w.path {
@@ -159,7 +158,7 @@ func (w *plainWalk) neverMissing() (int, bool) {
 	return 0, false
 }
 
-// undeclaredValue returns a field of the value that the kinds lack.
+// undeclaredValue returns a field of the value that the kinds do not declare.
 func (w *plainWalk) undeclaredValue() string {
 	if !w.known.builtin {
 		return ""
@@ -198,8 +197,8 @@ func (w *plainWalk) read(s stretch, d int, missing expr) expr {
 	return call(e, "orValue", missing)
 }
 
-// reach returns the field at depth d of a stretch: plain if it exists, else an
-// optional.
+// reach returns the field at depth d of a stretch: as a plain value if it exists for sure,
+// otherwise as an optional.
 func (w *plainWalk) reach(s stretch, d int) (e expr, plain bool) {
 	e, plain = s.at, true
 	for i := s.first; i <= d; i++ {
@@ -213,7 +212,7 @@ func (w *plainWalk) reach(s stretch, d int) (e expr, plain bool) {
 	return e, plain
 }
 
-// fieldAt returns the field at depth d, which has to exist.
+// fieldAt returns the field at depth d. The caller makes sure that it exists.
 func (w *plainWalk) fieldAt(s stretch, d int) expr {
 	e := s.at
 	for i := s.first; i <= d; i++ {
@@ -222,8 +221,8 @@ func (w *plainWalk) fieldAt(s stretch, d int) expr {
 	return e
 }
 
-// from returns the effect below the value e at p, from depth d on. top reports
-// that no loop is around it.
+// from returns the effect on the value e at p of the location from depth d on. top: no loop is
+// around it.
 func (w *plainWalk) from(d int, e expr, p pointer, top bool) effect {
 	s := w.stretch(d, e)
 	at := make([]pointer, s.last+1)
@@ -232,7 +231,7 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) effect {
 		at[i] = q
 	}
 	result := effect{conds: s.conds}
-	last := s.last // the first depth whose parents all have to exist
+	last := s.last // all parents of this depth have to exist
 	switch {
 	case s.fresh >= 0:
 		last = s.fresh
@@ -243,7 +242,7 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) effect {
 		result.add(w.list(s, at[s.last], top))
 		last++
 	}
-	var parents []expr // that may be missing, the outermost first
+	var parents []expr // parents that may be missing, the outermost first
 	for i := d; i < last; i++ {
 		if w.mayLack(s, i) {
 			parents = append(parents, w.unlessThere(s, i, at[i]))
@@ -253,8 +252,8 @@ func (w *plainWalk) from(d int, e expr, p pointer, top bool) effect {
 	return result
 }
 
-// unlessThere returns the operation that creates what the field at depth i of a
-// stretch holds, empty, in a list that is empty if the field exists.
+// unlessThere returns a list of operations: one that creates an empty value for the field at
+// depth i, or none if the field exists.
 func (w *plainWalk) unlessThere(s stretch, i int, p pointer) expr {
 	empty := mapOf()
 	if i+1 < len(w.path) && w.path[i+1].List || i+1 == len(w.path) {
@@ -542,7 +541,7 @@ func (w *plainWalk) namespace() expr {
 	return w.namespaceVariable
 }
 
-// once returns the value v of the location, or a variable that has it.
+// once returns an expression for v, or a variable that holds it.
 func (w *plainWalk) once(v any) any {
 	var plain expr
 	if place, typ, ok := w.where(len(w.path)); ok {

@@ -45,13 +45,13 @@ func looksLikeIndex(name string) bool {
 	return err == nil || name == "-"
 }
 
-// unpointable returns a name of the location that a JSON patch of a policy
-// cannot have in its path: servers quote paths by the rules of Go and read them
-// by those of JSON, which differ for some control characters.
+// unpointable returns a name of the location that cannot be part of a JSON pointer in a policy:
+// API servers quote paths by Go's rules and parse them by JSON's, which differ for some control
+// characters.
 func unpointable(p legacy.Path) (string, bool) {
 	for _, n := range p {
 		if n.List {
-			continue // not part of pointers
+			continue // selectors are not part of pointers
 		}
 		q := strings.ReplaceAll(strconv.Quote(n.Name), `\\`, "")
 		for _, only := range []string{`\a`, `\v`, `\x`, `\U`} {

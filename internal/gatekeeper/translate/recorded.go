@@ -16,14 +16,14 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// This file writes policies for mutators with external data. Nobody is asked: the
-// policy looks a key up in a ConfigMap that has the values a Provider once gave.
+// This file writes policies for mutators with external data. Such a policy calls no provider: it
+// looks keys up in a ConfigMap that has the values which a provider returned earlier.
 //
-// The keys are parts of objects, such as images, and most are not valid keys of a
-// ConfigMap. So each character that such a key cannot have is escaped, as "_" and
-// its code: nginx:1.25 is nginx_3a1.25. No two keys get the same name, and a key
-// with a character that the policy does not escape has no name in a ConfigMap, so an
-// object cannot be made to find the value of another key.
+// The keys are parts of objects, such as images, and most are not valid keys of a ConfigMap. So
+// each character that such a key cannot have is escaped, as "_" and its code: nginx:1.25 becomes
+// nginx_3a1.25. No two keys get the same name, and a key with a character that the policy does
+// not escape has no name in a ConfigMap, so an object cannot be written so that it finds the
+// value of another key.
 
 // Recorded are the values that providers have for keys: provider, key, value. Keys
 // for which a provider has an error are not there.
@@ -32,13 +32,13 @@ type Recorded map[string]map[string]string
 const (
 	// maxParams is how much an API server lets a ConfigMap hold, in bytes.
 	maxParams = 1 << 20
-	// maxStored bounds a ConfigMap as it is stored: etcd takes requests of 1.5 MiB, and
-	// managedFields has each key again. keyOverhead is what a key takes beside its
-	// characters and its value.
+	// maxStored bounds the size of a ConfigMap in etcd, which takes requests of 1.5 MiB;
+	// managedFields repeats each key. keyOverhead is added for each key, besides its characters
+	// and its value.
 	maxStored   = 1_500_000
 	keyOverhead = 20
-	// maxEscapes bounds the characters that a policy escapes: each is a call for
-	// each lookup.
+	// maxEscapes bounds the characters that a policy escapes: each costs one replace call per
+	// lookup.
 	maxEscapes = 24
 	// blank is the name of the key "".
 	blank = "_"
@@ -106,7 +106,7 @@ func escapesFor(values map[string]string) [][2]string {
 			}
 		}
 		if key == "." || strings.HasPrefix(key, "..") {
-			chars['.'] = true // names of directories are no keys
+			chars['.'] = true // "." and ".." are not valid keys
 		}
 	}
 	out := [][2]string{{"_", "_5f"}}
@@ -131,10 +131,10 @@ func (r *recording) nameOf(key string) string {
 	return key
 }
 
-// lookupKey is the key with which a recorded value is looked up.
+// lookupKey is the expression of a key whose recorded value is looked up.
 type lookupKey struct {
 	expr
-	// everywhere: it reads nothing that a loop around it names.
+	// everywhere: the expression uses no loop variable, so it can be a variable of the policy.
 	everywhere bool
 }
 
@@ -155,8 +155,8 @@ func (r *recording) name(key *lookupKey) expr {
 
 var recordedData = field(ident("params"), "data")
 
-// answer returns the recorded value for a key, nil for "". Where failurePolicy is Fail,
-// it is for the case that there is one: see must.
+// answer returns the recorded value for a key; a nil key stands for "". If failurePolicy is Fail,
+// the expression assumes that there is a value, which must has tested.
 func (w *walk) answer(key *lookupKey) expr {
 	r := w.recorded
 	name := w.recordedName(key)
@@ -178,7 +178,7 @@ func (w *walk) answer(key *lookupKey) expr {
 	return value
 }
 
-// recordedName is the name of a key, or a variable that has it.
+// recordedName returns the name of a key in the ConfigMap, or a variable that holds it.
 func (w *walk) recordedName(key *lookupKey) expr {
 	name := w.recorded.name(key)
 	if key == nil || !key.everywhere {
@@ -188,9 +188,9 @@ func (w *walk) recordedName(key *lookupKey) expr {
 	return w.repeats.say("key", name)
 }
 
-// must returns the choice c, which writes the value for a key, if there is one, and
-// else refuses the object if failurePolicy is Fail. The refusal leads into a string,
-// so that no object can have what it removes.
+// must guards c, which writes the value for a key. If failurePolicy is Fail and no value is
+// recorded, the program refuses the object. It does so by removing a path below apiVersion:
+// apiVersion is a string, so the path never exists.
 func (w *walk) must(key *lookupKey, c choice) choice {
 	r := w.recorded
 	if r == nil || r.external.FailurePolicy != "Fail" || c.isNone() {
@@ -205,7 +205,7 @@ func (w *walk) must(key *lookupKey, c choice) choice {
 	return decide(tested(binary("in", w.recordedName(key), recordedData)), c, operations(operation("remove", p)))
 }
 
-// missingKey returns the key for a missing field, nil for "".
+// missingKey returns the key that is looked up for a missing field; nil stands for "".
 func (w *walk) missingKey() *lookupKey {
 	if w.m.From.External.DataSource != "Username" {
 		return nil
@@ -213,7 +213,7 @@ func (w *walk) missingKey() *lookupKey {
 	return &lookupKey{field(field(ident("request"), "userInfo"), "username"), true}
 }
 
-// created is must for an operation that creates the field.
+// created guards an operation that creates the field, see must.
 func (w *walk) created(c choice) choice {
 	if w.recorded == nil {
 		return c
@@ -221,7 +221,7 @@ func (w *walk) created(c choice) choice {
 	return w.must(w.missingKey(), c)
 }
 
-// recordedNotes say what a policy with recorded values stands on.
+// recordedNotes returns notes on what a policy with recorded values relies on.
 func (n *translation) recordedNotes(m *legacy.Mutator) []Note {
 	e := m.From.External
 	values := n.Recorded[e.Provider]
@@ -249,8 +249,8 @@ func (n *translation) recordedNotes(m *legacy.Mutator) []Note {
 	return notes
 }
 
-// keepRecordedAlone leaves mutators with external data behind whose order with others
-// matters: in Gatekeeper the value comes after all others have run.
+// keepRecordedAlone gives no policy to mutators with external data whose order with others
+// matters: Gatekeeper fills in external values after all other mutators have run.
 func (n *translation) keepRecordedAlone() {
 	for _, m := range n.movable() {
 		if !m.Asks() {
@@ -265,7 +265,7 @@ func (n *translation) keepRecordedAlone() {
 	}
 }
 
-// fromRecorded adds the ConfigMap to a policy that contains all else.
+// fromRecorded adds the ConfigMap to a policy that is complete otherwise.
 func (d *policyDraft) fromRecorded(m *legacy.Mutator) {
 	_, data, _ := d.recordedOf(m)
 	d.inline()

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// repeats makes variables of values that a program has more than once. The program is
-// written twice: first with marks instead of values, which are counted in its text.
+// repeats replaces values that a program repeats by variables. The program is written twice. The
+// first time has a mark in the place of each value, and counts the marks in the text.
 type repeats struct {
-	marks map[string]expr // by the text of the value, while counting
-	count map[string]int  // how often a value is in the program, after it
+	marks map[string]expr // first time: the mark of each value, by its text
+	count map[string]int  // second time: how often the program has each value, by its text
 	vars  *variables
 	said  map[string]expr
 }
 
-// shortValue is how many columns a value may have that is repeated and not named.
+// shortValue is the largest number of columns of a value that is repeated in full.
 const shortValue = 10
 
-// say returns the value e as the program says it: e itself, or a variable.
+// say returns e, a mark or a variable for it, see repeats.
 func (r *repeats) say(name string, e expr) expr {
 	text := e.String()
 	if r == nil || len(text) <= shortValue {
@@ -45,7 +45,8 @@ func (r *repeats) say(name string, e expr) expr {
 	return v
 }
 
-// sayOften returns what write writes, with variables for values that it repeats.
+// sayOften calls write twice and returns its second result, in which repeated values are
+// variables.
 func sayOften(vars *variables, write func(*repeats, *variables) expr) expr {
 	r := &repeats{marks: map[string]expr{}}
 	text := write(r, &variables{}).String()

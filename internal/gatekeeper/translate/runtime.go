@@ -11,11 +11,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// Runtime returns the policy with which mapd runs all mutators of one shape, which
-// must be ShapeOf(m): a mutator is its parameter. The policy says nothing about
-// kinds, source and the namespace selector, in which those mutators may differ; the
-// engine looks at them. For a mutator with external data, for which no expression can
-// ask, it has no mutation.
+// Runtime returns the policy with which mapd runs all mutators of one shape, where shape is
+// ShapeOf(m). The policy's parameter is the mutator. The policy has no rules for kinds, source
+// and the namespace selector, in which mutators of one shape may differ: the engine checks these.
+// For a mutator with external data the policy has no mutation, because no expression can ask a
+// provider.
 func Runtime(m *legacy.Mutator, shape string) *admissionregistrationv1.MutatingAdmissionPolicy {
 	hash := sha256.Sum256([]byte(shape))
 	policy := form{params: true}.policy(m)

@@ -10,8 +10,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// ShapeOf returns the parts of a mutator that its program depends on, without those
-// that the program reads from params: mutators of one shape have deeply equal
+// ShapeOf returns a text for all parts of a mutator that its program depends on, without the
+// values that the program reads from params. Mutators of the same shape have deeply equal
 // policies.
 func ShapeOf(m *legacy.Mutator) string {
 	var b strings.Builder

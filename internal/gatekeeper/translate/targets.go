@@ -45,7 +45,7 @@ func applied(m *legacy.Mutator) []Target {
 			for _, v := range a.Versions {
 				for _, k := range a.Kinds {
 					if g == "*" || v == "*" || k == "*" {
-						continue // literal here, and so nothing's name
+						continue // applyTo knows no wildcard: no kind is named "*"
 					}
 					out = append(out, Target{g, v, k, create, update})
 				}
@@ -71,8 +71,8 @@ func narrowed(t Target, kinds []legacy.MatchKinds) []Target {
 	return out
 }
 
-// narrow returns the names that a name, or "*", has in common with a list, in
-// which "*", or an empty list, means everything.
+// narrow returns the names that name and list have in common. "*" and an empty list stand for all
+// names.
 func narrow(name string, list []string) []string {
 	switch {
 	case len(list) == 0 || slices.Contains(list, "*") || slices.Contains(list, name):
@@ -83,7 +83,7 @@ func narrow(name string, list []string) []string {
 	return nil
 }
 
-// merged joins neighbours that differ in operations only.
+// merged merges adjacent targets that differ only in their operations.
 func merged(sorted []Target) []Target {
 	var out []Target
 	for _, t := range sorted {

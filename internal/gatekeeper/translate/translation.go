@@ -30,8 +30,8 @@ type translation struct {
 type fate struct {
 	verdict Verdict
 	notes   []Note
-	// idle: the mutator never changes an object of a request, so others do not
-	// have to wait for it although it stays behind.
+	// idle: the mutator never changes an object of a request, so others do not have to wait for
+	// it although it gets no policy.
 	idle bool
 }
 
@@ -101,7 +101,7 @@ func (n *translation) movable() []*legacy.Mutator {
 	return out
 }
 
-// judge returns the fate of a mutator on its own.
+// judge returns the fate of a mutator, regardless of the others.
 func (n *translation) judge(m *legacy.Mutator) fate {
 	if !m.Match.OfRequests() {
 		f := engineOnly("", "is for what expansion templates generate, which is never requested; leave it to Gatekeeper")
@@ -147,7 +147,7 @@ func (n *translation) judge(m *legacy.Mutator) fate {
 	return n.compare(m, w)
 }
 
-// compare records how the policy will differ.
+// compare returns the fate of a mutator whose policy may differ, with a note for each difference.
 func (n *translation) compare(m *legacy.Mutator, w *plainWalk) fate {
 	f := exact()
 	if m.Asks() {
@@ -179,9 +179,8 @@ func (n *translation) compare(m *legacy.Mutator, w *plainWalk) fate {
 	return f
 }
 
-// tooLarge returns an integer of the mutator that no JSON patch of a policy can
-// write. A number in the value of an Assign is already a float, and is written
-// as one.
+// tooLarge returns an integer of the mutator that a JSON patch of a policy cannot write exactly.
+// In the value of an Assign, such a number is a float already and is written as one.
 func tooLarge(m *legacy.Mutator) (int64, bool) {
 	var all []any
 	for _, n := range m.Location {
@@ -213,7 +212,7 @@ func largeIn(v any) (int64, bool) {
 	return 0, false
 }
 
-// contains reports whether is holds for a value or for something in it.
+// contains reports whether the predicate is holds for v or for a value within it.
 func contains(v any, is func(any) bool) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -232,7 +231,7 @@ func isNumber(v any) bool {
 	return false
 }
 
-// isRough reports whether several integers have the same float as v.
+// isRough reports whether v is a float that stands for several integers.
 func isRough(v any) bool {
 	f, ok := v.(float64)
 	return ok && math.Abs(f) > celgen.MaxSafeInt
@@ -284,8 +283,8 @@ func (n *translation) neverInScope(m *legacy.Mutator) (text, trap string) {
 	return "", ""
 }
 
-// keepOrder holds back mutators that would run too early: mutators without a
-// policy run after all policies.
+// keepOrder gives no policy to mutators that would run too early: mutators without a policy run
+// after all policies.
 func (n *translation) keepOrder() {
 	for changed := true; changed; {
 		changed = false

@@ -12,19 +12,19 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Options say how Native writes policies. The zero value inlines values, takes
-// the patch type that reads best, writes for Kubernetes' own API group and knows
-// the built-in kinds.
+// Options say how Native writes policies. With the zero value, policies contain the values, have
+// the patch type that reads best, are of Kubernetes' own API group, and are written for built-in
+// kinds.
 type Options struct {
 	// Patch is "auto" (or empty), "json" or "apply".
 	Patch string
-	// Readable, with the first of these, takes an ApplyConfiguration wherever there can
-	// be one, even if it differs from the mutator.
+	// Readable uses an ApplyConfiguration wherever one is possible, even if its effect differs
+	// from the mutator's. It applies to Patch "auto".
 	Readable bool
-	// Params leaves the values in the mutator and reads them from there.
+	// Params keeps the values in the mutators: the policies read them from there as parameters.
 	Params bool
-	// Recorded, with Params, has the values of external data. Policies read them from
-	// a ConfigMap; without it, mutators with external data get none.
+	// Recorded has recorded values of external data. The policies read them from a ConfigMap.
+	// Without it, mutators with external data get no policy. It needs Params.
 	Recorded Recorded
 	// ParamsNamespace is where these ConfigMaps are, kube-system if empty.
 	ParamsNamespace string
@@ -71,7 +71,8 @@ type MutatorVerdict struct {
 	Notes   []Note
 }
 
-// Unit is the content of one file: one mutator, or several whose order matters.
+// Unit is the content of one file: one mutator, or several whose order matters, with their
+// policy.
 type Unit struct {
 	Name     string
 	Mutators []*legacy.Mutator
@@ -88,20 +89,18 @@ type Unit struct {
 	// Rounds is how often the policy has to run because of dependencies between
 	// its mutators: 1, 2, or 3 for more than a server allows.
 	Rounds int
-	// Unique are lists, each a location that ends in a glob, in which the
-	// policy assumes that no two elements have the same key, because an API
-	// server refuses such objects in the end.
+	// Unique are list locations, each of which ends in a glob. The policy assumes that no two
+	// elements of them have the same key, because an API server would refuse such an object after
+	// admission.
 	Unique []legacy.Path
-	// Filled are lists of built-in kinds of which the policy assumes that they have an
-	// element, because an API server refuses an object in which one is empty, and none
-	// of the mutators adds an element.
+	// Filled are lists of built-in kinds. The policy assumes that they are not empty: an API
+	// server refuses an object in which one is, and none of the mutators adds an element.
 	Filled []legacy.Path
 }
 
-// Native translates mutators into policies, exactly or with named differences.
-// Mutators that influence each other become one policy; each other mutator
-// becomes one of its own. Units are sorted by name. A mutator without a policy
-// is a unit, too.
+// Native translates mutators into policies, either exactly or with a note for each difference.
+// Mutators that influence each other share one policy; every other mutator gets its own. Units
+// are sorted by name. A mutator that gets no policy has a Unit, too.
 func Native(ms []*legacy.Mutator, o Options) []Unit {
 	n := newTranslation(ms, o)
 	movable := n.movable()
@@ -134,8 +133,8 @@ func Native(ms []*legacy.Mutator, o Options) []Unit {
 	return units
 }
 
-// byMatch joins components whose members all match the same requests. Members of
-// different components commute, so one policy runs them as several do, in any order.
+// byMatch joins components whose members all match the same requests. Members of different
+// components commute, so one policy has the same effect as several in any order.
 func (n *translation) byMatch(components []legacy.Component) []legacy.Component {
 	var out []legacy.Component
 	at := map[string]int{}
@@ -143,7 +142,7 @@ func (n *translation) byMatch(components []legacy.Component) []legacy.Component 
 		key := n.matchKey(c.Members[0])
 		for _, m := range c.Members {
 			if m.Asks() || n.matchKey(m) != key || c.Rounds > 2 {
-				key = c.Members[0].ID() // and no other's
+				key = c.Members[0].ID() // joined with no other component
 			}
 		}
 		i, ok := at[key]

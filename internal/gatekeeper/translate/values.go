@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// param returns spec.parameters.<names…> of the mutator, which is params.
+// param returns spec.parameters.<names…> of the mutator, to which params refers.
 func param(names ...string) expr {
 	e := field(field(ident("params"), "spec"), "parameters")
 	for _, n := range names {
@@ -32,8 +32,8 @@ func (w *walk) value() expr {
 	}
 }
 
-// namespaceOf returns the namespace of the request, "" for a Namespace, whose
-// requests have its own name there.
+// namespaceOf returns the namespace of the request, and "" for a Namespace: its requests have its
+// own name as their namespace.
 func (w *walk) namespaceOf() expr {
 	namespace := call(optional(ident("request"), "namespace"), "orValue", constant(""))
 	if !mayBeNamespace(w.m) {
@@ -68,7 +68,7 @@ func (w *walk) change(e expr, p pointer) choice {
 	case w.m.Image != nil:
 		c := operations(operation("replace", p, w.image(&e)))
 		if i := w.m.Image; i.Domain != "" && i.Path != "" && i.Tag != "" {
-			// Other parts of the image depend on the old one, which has to be a
+			// The parts that the mutator does not set come from the old image, which has to be a
 			// string.
 			return w.expect(d, e, "string", "a string", c)
 		}
@@ -134,9 +134,9 @@ func (w *walk) prune(e expr, p pointer) choice {
 	return choice{many: &loop}
 }
 
-// contains returns whether a list has a member equal to v. Gatekeeper tells 1
-// and 1.0 apart and CEL does not; the program does where values are numbers,
-// but not inside of objects and lists.
+// contains returns the condition that a list has an element equal to v. Gatekeeper distinguishes
+// 1 and 1.0, CEL does not. The program distinguishes them where the values are numbers, but not
+// inside of objects and lists.
 func (w *walk) contains(list, v expr) expr {
 	if !hasNumbers(w.m.Set.Values) {
 		return binary("in", v, list)
@@ -151,7 +151,7 @@ func hasNumbers(values []any) bool {
 	return slices.ContainsFunc(values, isNumber)
 }
 
-// distinct returns values without repetitions, as contains compares them.
+// distinct removes duplicates, by the equality that contains uses.
 func distinct(values []any) []any {
 	var out []any
 	for _, v := range values {

@@ -6,23 +6,22 @@ import (
 	"github.com/mapd-project/mapd/pkg/legacy"
 )
 
-// walk translates a location into a choice of operations (Gatekeeper spec
-// §14.3). All of them refer to the object before the mutation. They touch
-// different places, and lists grow at their ends only, so their order does not
-// matter, except that parents are created before what is in them.
+// walk translates a location into a choice of operations (Gatekeeper spec §14.3). All operations
+// refer to the object before the mutation. They change different fields, and lists grow at their
+// ends only, so the order of the operations does not matter, except that parents are created
+// before their children.
 //
-// The program has to refuse what Gatekeeper refuses: a step into something that
-// is not an object, or not a list. Most steps need no test, since an operation
-// below such a value cannot be applied. There is a test where no operation
-// would be made, or where a program would take an object for a list.
+// The program has to refuse what Gatekeeper refuses: a step into a value that is not an object,
+// or not a list. Most steps need no test, because an operation below such a value cannot be
+// applied. The program tests where it would otherwise do nothing, or take an object for a list.
 type walk struct {
 	form
 	m    *legacy.Mutator
 	path legacy.Path
 	// used are the names of loop variables so far.
 	used []string
-	// missing reports that the end of the location is missing, as far as the
-	// steps to it have the right types.
+	// missing: the end of the location is known to be missing, unless a step to it finds a wrong
+	// type.
 	missing bool
 }
 
@@ -36,7 +35,7 @@ func (f form) patch(m *legacy.Mutator) expr {
 // and to be missing.
 func (w *walk) allowed(d int) (found, missing bool) {
 	if w.m.Kind == legacy.AssignMetadata && d == len(w.path)-1 {
-		return false, true // it only adds
+		return false, true // AssignMetadata adds only
 	}
 	condition, ok := w.m.Test(d)
 	return !ok || condition == legacy.MustExist, !ok || condition == legacy.MustNotExist
@@ -56,8 +55,8 @@ func (w *walk) node(d int, e expr, p pointer) choice {
 	}
 }
 
-// expect refuses a value e of a type that node d cannot step into. The object
-// itself, and elements that have a key, need no test.
+// expect refuses the object if e has another type than typ, which node d needs; otherwise c
+// applies. The object itself, and elements that have a key, need no test.
 func (w *walk) expect(d int, e expr, typ, words string, c choice) choice {
 	if d == 0 || w.path[d-1].List && !w.path[d-1].Glob {
 		return c
@@ -90,7 +89,7 @@ func (w *walk) field(d int, e expr, p pointer) choice {
 	}
 	c := decide(hasTest(e, name), found, missing)
 	if d == len(w.path)-1 && (w.missing || mayFind && mayMiss && w.replaces()) {
-		c = missing // no matter what was there
+		c = missing // the old value does not matter
 	}
 	switch {
 	case looksLikeIndex(name) || missing.isNone() && found.isNone():
@@ -104,9 +103,10 @@ func (w *walk) field(d int, e expr, p pointer) choice {
 	return c
 }
 
-// chained returns the operations from node d on, one for each parent that is missing and
-// one for the value, if there are fields only and the value does not depend on what is
-// there. Below a value that is no object the last operation cannot be applied.
+// chained returns the operations from node d on if the rest of the location has fields only and
+// the new value does not depend on the old one: one operation for each missing parent, and one
+// for the value. If a parent is not an object, the last operation cannot be applied, so no test
+// is needed.
 func (w *walk) chained(d int, e expr, p pointer) (choice, bool) {
 	last := len(w.path) - 1
 	if w.params || !w.replaces() || d == last {
@@ -133,9 +133,9 @@ func (w *walk) chained(d int, e expr, p pointer) (choice, bool) {
 	return operations(operation("add", p, w.value())).after(parents...), true
 }
 
-// blocked returns whether the end of the location exists, if from node d on it
-// has fields only and only its end has a path test. The program tests that
-// first, because it is cheap and often true.
+// blocked returns the condition that the end of the location exists, if the location from node d
+// on has fields only and only its end has a path test. The program tests that first: it is cheap,
+// and often true.
 func (w *walk) blocked(d int, e expr) (expr, bool) {
 	last := len(w.path) - 1
 	if w.missing || d == last || slices.ContainsFunc(w.path[d:], func(n legacy.Node) bool { return n.List }) {
@@ -162,13 +162,13 @@ func (w *walk) create(d int, p pointer) choice {
 	return w.created(operations(operation("add", p, fresh)))
 }
 
-// outcome says what happens to a missing part of the path.
+// outcome says what a mutator does where a part of its location is missing.
 type outcome int
 
 const (
 	made    outcome = iota
-	nothing         // a glob visits no element, or a test stops the walk
-	fails           // the path goes below the key of an element that it makes
+	nothing         // a glob has no elements to visit, or a path test stops the mutator
+	fails           // the location goes below the key of an element that the mutator creates
 )
 
 // fresh returns the value that is created for the path from node d on.
@@ -203,8 +203,7 @@ func (w *walk) freshElement(d int) (expr, outcome) {
 	}
 	key := entry{Name: n.Name, Value: constant(n.Value)}
 	if w.path[d+1].Name == n.Name {
-		// The key exists and is a string or a number, so stepping into it
-		// fails.
+		// The key exists and is a string or a number, so a step into it fails.
 		if mayFind, _ := w.allowed(d + 1); !mayFind {
 			return expr{}, nothing
 		}
@@ -286,15 +285,15 @@ func (w *walk) element(d int, e expr, p pointer) choice {
 	return decide(tested(macro(e, "exists", []string{x}, stop)), choice{many: &first}, missing)
 }
 
-// match returns whether the list selector at d selects x. The test whether x is
-// an object comes last because it rarely decides; && ignores an error beside a
+// match returns the condition that the list selector at d selects x. The test whether x is an
+// object comes last because it rarely decides. CEL's && ignores an error if the other side is
 // false, so elements of other types are skipped.
 func (w *walk) match(d int, x string) expr {
 	return all(w.hasKey(d, x), equal(fn("type", ident(x)), ident("map")))
 }
 
-// hasKey returns whether the object x has the key of the list selector at d. To
-// CEL 80 and 80.0 are equal, to Gatekeeper they are not.
+// hasKey returns the condition that the object x has the key of the list selector at d. CEL takes
+// 80 and 80.0 for equal, Gatekeeper does not.
 func (w *walk) hasKey(d int, x string) expr {
 	n := w.path[d]
 	key := optional(ident(x), n.Name)

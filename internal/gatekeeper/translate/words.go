@@ -384,11 +384,11 @@ func inWords(v any) string {
 	return scalarWords(v, "")
 }
 
-// maxWords is how many bytes of a value a sentence has.
+// maxWords is the largest number of bytes of a value that a sentence quotes.
 const maxWords = 60
 
-// fieldsWords names the fields of a value and those of their values that are short, except
-// for one field; "" if there is no other.
+// fieldsWords names the fields of an object, except one, with those of their values that are
+// short; "" if there are no other fields.
 func fieldsWords(v map[string]any, except string) string {
 	var parts []string
 	for _, k := range fieldOrder(v) {
@@ -419,7 +419,7 @@ func listWords(list []any, noun string) string {
 	return fewWords(parts, noun)
 }
 
-// fewWords enumerates the first few of some.
+// fewWords lists the first parts, and counts the others.
 func fewWords(parts []string, noun string) string {
 	const most = 5
 	if more := len(parts) - most; more > 0 {
@@ -428,8 +428,8 @@ func fewWords(parts []string, noun string) string {
 	return enumerate(parts, "and")
 }
 
-// scalarWords returns a value, a long string without its end, or instead of a value that
-// is long otherwise long, unless that is empty.
+// scalarWords returns v as text. A long string is cut. Another value that is long is replaced by
+// long, unless long is "".
 func scalarWords(v any, long string) string {
 	if s, ok := v.(string); ok {
 		if runes := []rune(s); len(runes) > 2*maxWords {
@@ -446,8 +446,8 @@ func scalarWords(v any, long string) string {
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9*_./@-][A-Za-z0-9*_./:@=-]*$`)
 
-// word quotes a string if it would not be read as one word. It never has a line
-// break, because it goes into comments.
+// word quotes s unless it reads as one word. The result has no line break, because it goes into
+// comments.
 func word(s string) string {
 	if plain.MatchString(s) && s != "true" && s != "false" && s != "null" && !numeric(s) {
 		return s

@@ -12,9 +12,9 @@ import (
 	"github.com/mapd-project/mapd/internal/atomicfile"
 )
 
-// cache keeps files by their SHA-256 in a directory, and names of what was pulled. It
-// helps, and is never in the way: what cannot be read or written is fetched again.
-// Several processes may use one directory. A nil cache keeps nothing.
+// cache stores modules by their SHA-256 in a directory, and the digests of artifacts by their
+// reference. Errors of the cache are never reported: what cannot be read from it is fetched
+// again. Several processes may use one directory. A nil cache stores nothing.
 type cache struct {
 	dir   string
 	limit int64 // bytes of all files
@@ -31,8 +31,8 @@ func (c *cache) path(digest string) string {
 	return filepath.Join(c.dir, "sha256-"+digest+moduleSuffix)
 }
 
-// get returns the bytes with a digest, nil if they are not here. Bytes that have
-// another digest are removed.
+// get returns the module with a digest, nil if the cache does not have it. A file whose content
+// has another digest is removed.
 func (c *cache) get(digest string, limit int64) []byte {
 	if c == nil {
 		return nil
@@ -64,7 +64,7 @@ func (c *cache) put(digest string, b []byte) {
 	c.trim()
 }
 
-// named returns the digest of the module that an artifact had when it was pulled.
+// named returns the digest that the module of an artifact had when it was pulled.
 func (c *cache) named(reference string) string {
 	if c == nil {
 		return ""
@@ -90,10 +90,10 @@ func (c *cache) namePath(reference string) string {
 	return filepath.Join(c.dir, digestOf([]byte(reference))+nameSuffix)
 }
 
-// write replaces a file. What cannot be kept is fetched again.
+// write replaces a file. It ignores errors: a module that is not cached is fetched again.
 func (c *cache) write(path string, b []byte) { _ = atomicfile.Write(path, b, 0o600) }
 
-// trim removes the files that were not used for longest until the rest is within the
+// trim removes the files that have not been used for longest, until the others are within the
 // limit.
 func (c *cache) trim() {
 	entries, err := os.ReadDir(c.dir)

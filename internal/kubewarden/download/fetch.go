@@ -19,23 +19,23 @@ import (
 
 // Options configure a Fetcher. The zero value is usable.
 type Options struct {
-	// Dir is where modules are kept, empty for nowhere.
+	// Dir is the directory for cached modules; empty: modules are not cached.
 	Dir string
 	// DirBytes bounds the modules in Dir: 512 MiB if it is 0.
 	DirBytes int64
 	// MaxBytes bounds one module: 64 MiB if it is 0.
 	MaxBytes int64
-	// Local has files that take the place of modules, by the text of spec.module.
+	// Local maps texts of spec.module to files that are read instead.
 	Local map[string]string
-	// Credentials is a Docker config.json with the users of registries, empty for
-	// none.
+	// Credentials is a Docker config.json with the users of registries; empty: none.
 	Credentials string
-	// Insecure are the registries, as host:port, that are asked over http.
+	// Insecure are registries, as host:port, from which modules may be fetched over http.
 	Insecure []string
-	// Sources are the hosts, as host or host:port, that may be asked; with none, all that have
-	// public addresses. A host of Sources or Insecure may have any address.
+	// Sources are the hosts, as host or host:port, from which modules may be fetched. If it is
+	// empty, all hosts with public addresses are allowed. A host of Sources or Insecure may have
+	// any address.
 	Sources []string
-	// Client is for tests; nil is a client of the Fetcher's own.
+	// Client is set by tests; if it is nil, the Fetcher makes its own client.
 	Client *http.Client
 }
 
@@ -43,7 +43,7 @@ type Options struct {
 type Fetcher struct {
 	options Options
 	sources *sources
-	local   map[string]string // Options.Local by modules with a scheme
+	local   map[string]string // Options.Local, by the module with its scheme
 	cache   *cache
 }
 
@@ -75,8 +75,7 @@ func New(o Options) (*Fetcher, error) {
 	return f, nil
 }
 
-// CheckRedirect refuses a redirect that leads from https to anything else, and the
-// sixth one.
+// CheckRedirect refuses a redirect from https to another scheme, and more than five redirects.
 func CheckRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > 5:
@@ -113,7 +112,7 @@ func (f *Fetcher) fetch(ctx context.Context, s kubewarden.Source) ([]byte, error
 		if err != nil {
 			return nil, err
 		}
-		if err := f.sources.unlisted(withPort(u)); err != nil { // also what was fetched before
+		if err := f.sources.unlisted(withPort(u)); err != nil { // even if the module is cached
 			return nil, err
 		}
 		if wasm := f.cache.get(s.Digest, f.options.MaxBytes); wasm != nil {
@@ -128,7 +127,7 @@ func (f *Fetcher) fetch(ctx context.Context, s kubewarden.Source) ([]byte, error
 	return f.pull(ctx, s.Location)
 }
 
-// withScheme returns the text of spec.module with the scheme that it has without one.
+// withScheme returns the text of spec.module with the default scheme if it has none.
 func withScheme(module string) string {
 	if strings.Contains(module, "://") {
 		return module
@@ -137,7 +136,7 @@ func withScheme(module string) string {
 }
 
 func (f *Fetcher) file(path string) ([]byte, error) {
-	// Before it is opened: to open a pipe waits for its writer.
+	// The check comes before the file is opened, because opening a pipe waits for its writer.
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

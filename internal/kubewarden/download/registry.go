@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	// layerType is the type of the layer that is the module.
+	// layerType is the media type of the layer that contains the module.
 	layerType = "application/vnd.wasm.content.layer.v1+wasm"
-	// maxManifest bounds a manifest, as registries do.
+	// maxManifest bounds the size of a manifest, as registries do.
 	maxManifest = 4 << 20
 )
 
-// pull returns the module of an OCI artifact. A reference with a digest or a tag other
-// than latest is pulled once; latest is asked for each time (Kubewarden spec §6.4).
+// pull returns the module of an OCI artifact. With a digest or a tag other than latest, the
+// artifact is pulled once and then taken from the cache; latest is pulled each time (Kubewarden
+// spec §6.4).
 func (f *Fetcher) pull(ctx context.Context, reference string) ([]byte, error) {
 	ref, err := registry.ParseReference(reference)
 	if err != nil {
@@ -93,7 +94,7 @@ func (f *Fetcher) repository(ref registry.Reference) (*remote.Repository, error)
 	return repo, nil
 }
 
-// layer returns the description of the layer that is the module.
+// layer returns the descriptor of the layer that contains the module.
 func (f *Fetcher) layer(ctx context.Context, repo *remote.Repository, ref registry.Reference) (ocispec.Descriptor, error) {
 	described, r, err := repo.Manifests().FetchReference(ctx, ref.Reference)
 	if err != nil {

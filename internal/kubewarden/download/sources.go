@@ -18,14 +18,14 @@ import (
 	"github.com/mapd-project/mapd/internal/httpsclient"
 )
 
-// sources decide which hosts are asked for modules. The reference of a module may be written
-// by somebody who may write policies of one namespace only, and registries name further
-// hosts themselves: in redirects, and as the place that gives tokens. So each request is
-// decided on, and each address when it is dialed, after the name was looked up. Through a
-// proxy names are looked up by the proxy, so there only addresses in URLs are decided on here.
+// sources decide from which hosts modules may be fetched. The author of a policy may have rights
+// in one namespace only, and registries name further hosts themselves: in redirects, and as the
+// server that issues tokens. So every request is checked and, after the host name has been
+// resolved, every address that is dialed. A proxy resolves names itself, so for requests through
+// a proxy only the addresses in URLs are checked.
 type sources struct {
 	listed   []string // host or host:port; empty: all hosts
-	insecure []string // hosts that may have any address and do not close the list for others
+	insecure []string // hosts that may have any address; they are no list that excludes others
 	proxy    func(*url.URL) (*url.URL, error)
 }
 
@@ -43,7 +43,7 @@ func newSources(listed, insecure []string) *sources {
 	return &sources{listed, insecure, httpproxy.FromEnvironment().ProxyFunc()}
 }
 
-// has reports whether a host, with its port, is named by the installation.
+// has reports whether a host, with its port, is in one of the lists.
 func (s *sources) has(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -62,7 +62,8 @@ func (s *sources) unlisted(host string) error {
 	return fmt.Errorf("%s is not among the sources of modules: list it with --module-source", strings.TrimSuffix(host, ":443"))
 }
 
-// check returns an error if a host, with its port, must not be asked, whatever its address is.
+// check returns an error if requests to a host, with its port, are not allowed. It cannot check
+// the addresses of a host name.
 func (s *sources) check(host string) error {
 	switch {
 	case s.has(host):
@@ -78,10 +79,10 @@ func (s *sources) check(host string) error {
 	return nil
 }
 
-// maxConnections bounds those to one host.
+// maxConnections bounds the connections to one host.
 const maxConnections = 16
 
-// client returns a client that asks only these sources.
+// client returns a client that connects to allowed sources only.
 func (s *sources) client() *http.Client {
 	c := httpsclient.New(httpsclient.Options{
 		Oldest: tls.VersionTLS12, HTTP2: true, Connections: maxConnections, Redirect: CheckRedirect, Dial: s.dial,
@@ -91,7 +92,7 @@ func (s *sources) client() *http.Client {
 	return c
 }
 
-// checking refuses requests to hosts that must not be asked.
+// checking is a RoundTripper that refuses requests to hosts that are not allowed.
 type checking struct {
 	*sources
 	next http.RoundTripper
@@ -107,7 +108,7 @@ func (c checking) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// withPort returns the host of a URL with the port that is asked.
+// withPort returns the host of a URL with its port, or the default port of the scheme.
 func withPort(u *url.URL) string {
 	if u.Port() != "" {
 		return u.Host
@@ -126,7 +127,7 @@ func (s *sources) dial(ctx context.Context, network, address string) (net.Conn, 
 	return d.DialContext(ctx, network, address)
 }
 
-// isProxy reports whether an address is that of the proxy of the environment.
+// isProxy reports whether an address is that of a proxy from the environment.
 func (s *sources) isProxy(address string) bool {
 	for _, scheme := range []string{"https", "http"} {
 		if u, err := s.proxy(&url.URL{Scheme: scheme, Host: "proxy.invalid"}); err == nil && u != nil && withPort(u) == address {
@@ -136,17 +137,17 @@ func (s *sources) isProxy(address string) bool {
 	return false
 }
 
-// special are networks that net/netip does not tell from public ones (RFC 6890): addresses
-// that providers share between customers, for benchmarks and reserved ones, and those in
-// which an IPv4 address is written as one of IPv6.
+// special are networks that net/netip does not distinguish from public ones (RFC 6890): addresses
+// that providers share between customers, for benchmarks and reserved, and those that embed an
+// IPv4 address in an IPv6 address.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
 	netip.MustParsePrefix("2002::/16"),
 }
 
-// public returns an error unless an address is one of the public network: not of this
-// machine, of its link, or private, as those of clusters and their nodes are.
+// public returns an error if an address is not public: of this machine, link-local, or private as
+// those of clusters and nodes are.
 func public(address string) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// answer is a guest's answer to validate (Kubewarden spec §2.5).
+// answer is a module's answer to the operation validate (Kubewarden spec §2.5).
 type answer struct {
 	Accepted         *bool              `json:"accepted"`
 	Message          *string            `json:"message"`
@@ -19,8 +19,8 @@ type answer struct {
 	Warnings         []*string          `json:"warnings"`
 }
 
-// readAnswer reads what policy-server would accept. Its errors quote nothing of the
-// answer, which holds an object.
+// readAnswer accepts the answers that policy-server accepts. Its errors quote nothing of the
+// answer, which may contain an object.
 func readAnswer(text []byte) (*answer, error) {
 	a := new(answer)
 	if err := read(text, a); err != nil {
@@ -45,13 +45,13 @@ func readAnswer(text []byte) (*answer, error) {
 	return a, nil
 }
 
-// verdict is a guest's answer to validate_settings (Kubewarden spec §2.1).
+// verdict is a module's answer to the operation validate_settings (Kubewarden spec §2.1).
 type verdict struct {
 	Valid   *bool   `json:"valid"`
 	Message *string `json:"message"`
 }
 
-// checkVerdict returns why a guest refuses settings.
+// checkVerdict returns the reason why a module refuses settings.
 func checkVerdict(text []byte) error {
 	var v verdict
 	if err := read(text, &v); err != nil {
@@ -68,13 +68,13 @@ func checkVerdict(text []byte) error {
 	return invalidSettings(bounded(*v.Message, maxMessage))
 }
 
-// invalidSettings is why a module refuses settings, in policy-server's words.
+// invalidSettings is the reason why a module refuses settings, in policy-server's words.
 type invalidSettings string
 
 func (e invalidSettings) Error() string { return "Policy settings are invalid: " + string(e) }
 
-// read decodes JSON as strictly as policy-server: names have their case, and a known
-// field must not be there twice. Unknown fields are ignored.
+// read decodes JSON as strictly as policy-server: names are case-sensitive, and a known field
+// must not occur twice. Unknown fields are ignored.
 func read(text []byte, into any) error {
 	if !utf8.Valid(text) {
 		return errors.New("not UTF-8")
@@ -99,7 +99,7 @@ func read(text []byte, into any) error {
 	return nil
 }
 
-// known are the texts of what strict decoding says of a field that is there twice.
+// known are the error texts of strict decoding for known fields that occur twice.
 var known = func() map[string]bool {
 	texts := map[string]bool{}
 	for _, name := range []string{"accepted", "message", "code", "mutated_object", "audit_annotations", "warnings", "valid"} {
@@ -114,7 +114,8 @@ const (
 	// maxAnnotations and maxAnnotation bound what one answer adds to an audit event.
 	maxAnnotations, maxAnnotation = 32, 4 << 10
 	maxKey                        = 128
-	// maxWarnings bounds the warnings of one answer; a server passes on 4 KiB of all.
+	// maxWarnings bounds the number of warnings of one answer; an API server passes on 4 KiB of
+	// warnings in all.
 	maxWarnings = 64
 )
 

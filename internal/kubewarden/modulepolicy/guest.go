@@ -28,12 +28,12 @@ type guest struct {
 	module   *wapc.Module
 	types    *openapi.Types
 	objects  binding.Params
-	slots    chan struct{} // of the Loader
+	slots    chan struct{} // shared by all guests of the Loader, bounds concurrent evaluations
 }
 
-// Mutate asks the module about the request and does what policy-server and, after it,
-// an API server would do with the answer (Kubewarden spec §2.6–2.9). In mode monitor
-// nothing follows from the answer but remarks.
+// Mutate asks the module about the request, and treats the answer as policy-server and then an
+// API server would (Kubewarden spec §2.6–2.9). In mode monitor the answer is recorded in the
+// remarks only.
 func (g *guest) Mutate(ctx context.Context, in policy.Input) (*unstructured.Unstructured, error) {
 	a, err := g.ask(ctx, in)
 	if err == nil && in.Remarks != nil {
@@ -52,7 +52,7 @@ func (g *guest) Mutate(ctx context.Context, in policy.Input) (*unstructured.Unst
 	return in.Object, nil
 }
 
-// withheld says what would have followed from an answer.
+// withheld describes what the answer would have changed or refused in mode protect.
 func withheld(in policy.Input, next *unstructured.Unstructured, err error) string {
 	var refused *apierrors.StatusError
 	switch {
@@ -75,14 +75,14 @@ func withheld(in policy.Input, next *unstructured.Unstructured, err error) strin
 	return bounded("would change "+strings.Join(fields, ", "), maxMessage)
 }
 
-// ask runs the module.
+// ask calls the module and returns its answer.
 func (g *guest) ask(ctx context.Context, in policy.Input) (*answer, error) {
 	account := in.Request.Memory
 	question, err := payload(in, g.settings)
 	if err != nil {
 		return nil, err
 	}
-	if err := account.Charge(int64(2 * len(question))); err != nil { // ours, and what it grew from
+	if err := account.Charge(int64(2 * len(question))); err != nil { // for the question, and for the payload it was made from
 		return nil, err
 	}
 	limited, cancel := context.WithTimeout(ctx, g.policy.Timeout)
@@ -112,7 +112,7 @@ func (g *guest) advice(err error, in policy.Input) string {
 	return ""
 }
 
-// follow returns the object that an answer asks for, or the refusal that it is.
+// follow returns the object that an answer asks for, or the refusal as an error.
 func (g *guest) follow(in policy.Input, a *answer) (*unstructured.Unstructured, error) {
 	mutates := a.MutatedObject != nil
 	if mutates && in.Object == nil {
@@ -139,7 +139,7 @@ func (g *guest) follow(in policy.Input, a *answer) (*unstructured.Unstructured, 
 	return g.settle(in, a.MutatedObject)
 }
 
-// settle makes a guest's object what an API server would make of it.
+// settle returns the module's object as an API server would decode it.
 func (g *guest) settle(in policy.Input, mutated any) (*unstructured.Unstructured, error) {
 	after, ok := mutated.(map[string]any)
 	if !ok {
@@ -161,8 +161,8 @@ func (g *guest) settle(in policy.Input, mutated any) (*unstructured.Unstructured
 	return &unstructured.Unstructured{Object: settled}, nil
 }
 
-// refuse returns the error that refuses the request whatever failurePolicy says. The
-// policy's own message, if it has one, takes the place of the module's.
+// refuse returns an error that refuses the request whatever failurePolicy is. If the policy has a
+// message, the error has that instead of the module's.
 func (g *guest) refuse(message string, code int) error {
 	status := metav1.Status{Status: metav1.StatusFailure, Message: message, Code: int32(code)}
 	if own := g.policy.Message; own != "" {
@@ -174,7 +174,7 @@ func (g *guest) refuse(message string, code int) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// remark copies warnings and annotations, within bounds.
+// remark copies the warnings and annotations of an answer, within bounds.
 func (g *guest) remark(out *policy.Remarks, a *answer) {
 	for _, w := range a.Warnings[:min(len(a.Warnings), maxWarnings)] {
 		out.Warnings = append(out.Warnings, bounded(*w, maxMessage))

@@ -22,18 +22,18 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// host answers the host calls of one call of a module: reads of the kinds in the
-// policy's contextAwareResources (Kubewarden spec §3). It implements wapc.Host.
+// host answers the host calls of one evaluation: reads of the kinds in the policy's
+// contextAwareResources (Kubewarden spec §3). It implements wapc.Host.
 type host struct {
 	policy  *kubewarden.Policy
 	objects binding.Params
 	account *memory.Account
 }
 
-// Charge lets package wapc charge the request for the module's memory.
+// Charge charges the memory of the module to the request. Package wapc calls it.
 func (h *host) Charge(n int64) error { return h.account.Charge(n) }
 
-// query is what the operations that read objects take.
+// query has the parameters of the operations that read objects.
 type query struct {
 	APIVersion    string   `json:"api_version"`
 	Kind          string   `json:"kind"`
@@ -45,8 +45,8 @@ type query struct {
 	FieldMasks    []string `json:"field_masks"`
 }
 
-// HostCall implements wapc.Host. The order of its checks and their texts are those of
-// policy-server.
+// HostCall implements wapc.Host. It checks in policy-server's order and returns policy-server's
+// texts.
 func (h *host) HostCall(ctx context.Context, namespace, scope, operation string, payload []byte) ([]byte, error) {
 	if namespace != "kubewarden" || scope != "kubernetes" || operation == "can_i" {
 		return nil, wapc.Unsupported(namespace, scope, operation)
@@ -139,11 +139,10 @@ func (h *host) answer(ctx context.Context, operation string, gvk schema.GroupVer
 	return append(b, "]}"...), nil
 }
 
-// maxList bounds what one host call returns.
+// maxList bounds the bytes that one host call returns.
 const maxList = 8 << 20
 
-// encode appends an object as an API server sends it, or the fields of it that are
-// asked for.
+// encode appends an object as an API server encodes it, reduced to the fields in m.
 func (h *host) encode(b []byte, gvk schema.GroupVersionKind, u *unstructured.Unstructured, m mask) ([]byte, error) {
 	whole := maps.Clone(u.Object)
 	whole["apiVersion"], whole["kind"] = gvk.ToAPIVersionAndKind()
@@ -159,7 +158,7 @@ func (h *host) encode(b []byte, gvk schema.GroupVersionKind, u *unstructured.Uns
 	return b, h.account.Charge(int64(len(b) - before))
 }
 
-// selectors returns what the objects of a list must satisfy.
+// selectors returns a label selector and a field filter for the objects of a list.
 func (q *query) selectors() (labels.Selector, func(*unstructured.Unstructured) bool, error) {
 	selector, every := labels.Everything(), func(*unstructured.Unstructured) bool { return true }
 	if q.LabelSelector != nil {
@@ -185,10 +184,10 @@ func (q *query) selectors() (labels.Selector, func(*unstructured.Unstructured) b
 	}, nil
 }
 
-// mask is a tree of the fields that a guest asks for; a leaf asks for all below it.
+// mask is a tree of the fields that a module asks for; a leaf stands for everything below it.
 type mask map[string]mask
 
-// newMask returns the mask of dotted paths, nil if there are none.
+// newMask returns the mask for dotted paths, nil if there are none.
 func newMask(paths []string) mask {
 	if len(paths) == 0 {
 		return nil
@@ -206,7 +205,8 @@ func newMask(paths []string) mask {
 	return m
 }
 
-// of returns the part of a value that the mask names, through lists.
+// of returns the parts of v that the mask selects. Lists on the way are filtered element by
+// element.
 func (m mask) of(v any) (any, bool) {
 	if len(m) == 0 {
 		return v, true

@@ -19,22 +19,22 @@ import (
 
 // Options configure a Loader.
 type Options struct {
-	// Modules finds modules; it must not be nil.
+	// Modules fetches modules; it must not be nil.
 	Modules *download.Fetcher
-	// Runtime says what guests may have.
+	// Runtime bounds what modules may use.
 	Runtime wapc.Options
 	Log     *slog.Logger
 }
 
-// loadTimeout bounds fetching and compiling one module, and the check of settings.
+// loadTimeout bounds the time to fetch and compile one module and to check the settings.
 const loadTimeout = time.Minute
 
-// Loader implements kubewarden.Loader. Modules with the same bytes are compiled once,
-// and freed when the last policy that uses them is gone.
+// Loader implements kubewarden.Loader. Modules with the same bytes are compiled once, and closed
+// when the last policy that uses them is closed.
 type Loader struct {
 	options Options
 	runtime *wapc.Runtime
-	slots   chan struct{} // one for each evaluation that runs
+	slots   chan struct{} // bounds concurrent evaluations
 
 	mu      sync.Mutex
 	modules map[[sha256.Size]byte]*shared
@@ -42,10 +42,10 @@ type Loader struct {
 
 var _ kubewarden.Loader = (*Loader)(nil)
 
-// shared is a module that several policies may use.
+// shared is a compiled module that several policies may use.
 type shared struct {
-	users  int           // of Loader.mu
-	ready  chan struct{} // closed when the module is compiled, or cannot be
+	users  int           // guarded by Loader.mu
+	ready  chan struct{} // closed when the module is compiled, or the compiler has failed
 	module *wapc.Module
 	err    error
 }
@@ -66,7 +66,7 @@ func New(ctx context.Context, o Options) (*Loader, error) {
 	}, nil
 }
 
-// Close ends what runs. Mutations of the Loader fail afterwards.
+// Close ends running calls. Later calls of the Loader's mutators fail.
 func (l *Loader) Close() error { return l.runtime.Close() }
 
 // Load implements kubewarden.Loader.
@@ -95,8 +95,7 @@ func (l *Loader) Load(ctx context.Context, p *kubewarden.Policy, deps policy.Dep
 	return g, nil
 }
 
-// compile returns the module with a digest. The caller must release it, also after an
-// error.
+// compile returns the module with a digest. The caller must release it even after an error.
 func (l *Loader) compile(ctx context.Context, digest [sha256.Size]byte, name string, wasm []byte) (*shared, error) {
 	l.mu.Lock()
 	s := l.modules[digest]
@@ -122,7 +121,7 @@ func (l *Loader) compile(ctx context.Context, digest [sha256.Size]byte, name str
 	}
 }
 
-// runnable returns why mapd does not run a module that it can compile.
+// runnable returns the reason why mapd does not run a module although it can compile it.
 func runnable(m wapc.Metadata) error {
 	if m.PolicyType != nil && *m.PolicyType == "raw" {
 		return &wapc.Refusal{Text: "the module is for raw requests (policyType raw), not for those of Kubernetes"}
@@ -130,8 +129,8 @@ func runnable(m wapc.Metadata) error {
 	return nil
 }
 
-// release says that one user of a module is gone. A module without users is closed,
-// and one that could not be compiled is tried again.
+// release removes one user of a module. A module without users is closed. If it could not be
+// compiled, the next user tries again.
 func (l *Loader) release(digest [sha256.Size]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +144,7 @@ func (l *Loader) release(digest [sha256.Size]byte) {
 	}
 }
 
-// check has the module check the policy's settings (Kubewarden spec §2.4).
+// check lets the module check the policy's settings (Kubewarden spec §2.4).
 func (g *guest) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(g.policy.Timeout, kubewarden.DefaultTimeout))
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// payload returns what a guest is asked about a request: {"request":…,"settings":…}.
-// Fields without a value are left out, objects too (Kubewarden spec §2.3).
+// payload returns the question about a request, as JSON: {"request":…,"settings":…}. Fields
+// without a value are omitted, even objects (Kubewarden spec §2.3).
 func payload(in policy.Input, settings []byte) ([]byte, error) {
 	r := in.Request
 	kind, resource, sub := r.RequestKind, r.RequestResource, r.RequestSubResource

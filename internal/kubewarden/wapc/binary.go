@@ -33,15 +33,14 @@ const (
 
 var errEnd = errors.New("the module ends in the middle of something")
 
-// reader reads the parts of a module. The first error sticks, and every later
-// read returns zero.
+// reader reads the parts of a module. After the first error every read returns zero.
 type reader struct {
 	b   []byte
 	at  int
 	err error
-	to  *writer // nil: the module is only read
+	to  *writer // copies what is read; nil if the module is only checked
 
-	globals uint32 // how many there are
+	globals uint32 // the number of globals
 }
 
 func (r *reader) fail(format string, args ...any) {
@@ -64,8 +63,8 @@ func (r *reader) byte() byte {
 	return r.b[r.at-1]
 }
 
-// leb reads a LEB128 number of at most the given bits, signed ones included: only
-// its low 32 bits are returned.
+// leb reads a LEB128 number of at most the given number of bits, signed or unsigned. It returns
+// the low 32 bits only.
 func (r *reader) leb(bits int) uint32 {
 	var v uint64
 	for i := 0; i < (bits+6)/7; i++ {
@@ -81,7 +80,8 @@ func (r *reader) leb(bits int) uint32 {
 
 func (r *reader) u32() uint32 { return r.leb(32) }
 
-// count reads the length of a list whose elements take at least one byte each.
+// count reads the length of a list. Every element takes at least one byte, so the length is
+// bounded by the bytes that are left.
 func (r *reader) count(what string, limit int) int {
 	n := r.u32()
 	if int64(n) > int64(limit) {
@@ -119,7 +119,7 @@ type signature struct {
 	plain           bool // no parameter and no result
 }
 
-// Import is one thing that a module wants from its host.
+// Import is a function or another item that a module imports from its host.
 type Import struct {
 	Module string `json:"module"`
 	Name   string `json:"name"`
@@ -132,11 +132,11 @@ type section struct {
 	body []byte
 }
 
-// module is what mapd reads from a module's bytes before anything compiles them.
+// module has what mapd reads from a module before it is compiled.
 type module struct {
 	size     int
-	sections []section // without custom ones
-	metadata []byte    // the first section of that name; nil if there is none
+	sections []section // without custom sections
+	metadata []byte    // content of the metadata section; nil if there is none
 
 	types           []signature
 	imports         []Import
@@ -146,10 +146,10 @@ type module struct {
 	exports         map[string]uint32 // functions by name
 	exportsMemory   bool
 	exportsStarter  bool
-	start           uint32 // function of the start section
-	starts          bool   // there is one
-	memoryPages     uint32 // at the start
-	tableEntries    uint32 // at the start, of all tables
+	start           uint32 // index of the start function
+	starts          bool   // there is a start function
+	memoryPages     uint32 // initial size
+	tableEntries    uint32 // initial entries of all tables
 	globals         int
 	bodies          int
 	work            int
@@ -157,8 +157,8 @@ type module struct {
 
 var header = []byte("\x00asm\x01\x00\x00\x00")
 
-// readBinary reads a module, and refuses one that is broken or beyond the bounds.
-// It takes time and memory in proportion to the bytes.
+// readBinary reads a module. It returns an error if the module is broken or exceeds the bounds.
+// Time and memory are proportional to the size of the module.
 func readBinary(wasm []byte, bounds *bounds) (*module, error) {
 	switch {
 	case len(wasm) > bounds.module:
@@ -216,7 +216,7 @@ func readBinary(wasm []byte, bounds *bounds) (*module, error) {
 	return m, nil
 }
 
-// sectionOrder says in which order sections are.
+// sectionOrder has the required order of sections.
 var sectionOrder = map[byte]int{
 	sectionType: 1, sectionImport: 2, sectionFunction: 3, sectionTable: 4, sectionMemory: 5, sectionGlobal: 6,
 	sectionExport: 7, sectionStart: 8, sectionElement: 9, sectionDataCount: 10, sectionCode: 11, sectionData: 12,
@@ -309,14 +309,15 @@ func (m *module) read(id byte, r *reader, b *bounds) {
 	}
 }
 
-// globalIndex refuses what does not exist, which would be the counter of metered.
+// globalIndex reads the index of a global, and refuses one that does not exist: in the rewritten
+// module that would be the counter, see metered.
 func (r *reader) globalIndex() {
 	if n := r.u32(); r.err == nil && n >= r.globals {
 		r.fail("global %d does not exist", n)
 	}
 }
 
-// addCapped returns a+b, or the largest number if that is too large.
+// addCapped returns a+b, or the largest uint32 if the sum is larger.
 func addCapped(a, b uint32) uint32 {
 	if sum := a + b; sum >= a {
 		return sum

@@ -16,7 +16,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 )
 
-// instance is one guest that is ready for its only call.
+// instance is an instance of a module. It is used for one call only.
 type instance struct {
 	module api.Module
 	guest  api.Function
@@ -28,10 +28,9 @@ func (i *instance) close() {
 	i.memory.free()
 }
 
-// Call asks the guest for an operation, validate and the others of Kubewarden spec
-// §2.1, and returns its answer. It ends soon after ctx is done; without a deadline
-// it has Options.Timeout. A nil host refuses every host call. Every error of the
-// guest is an *Error.
+// Call asks the module for an operation, validate or another of Kubewarden spec §2.1, and returns
+// its answer. It ends soon after ctx is done; if ctx has no deadline, the call has
+// Options.Timeout. A nil host refuses every host call. Every failure of the module is an *Error.
 func (m *Module) Call(ctx context.Context, operation string, payload []byte, host Host) ([]byte, error) {
 	if !m.enter() {
 		return nil, &Error{Reason: NotInitialised, text: "the module is closed"}
@@ -56,7 +55,7 @@ func (m *Module) Call(ctx context.Context, operation string, payload []byte, hos
 	return m.run(ctx, &call{module: m, host: host, operation: operation, payload: payload}, i)
 }
 
-// run makes the call that an instance is for.
+// run makes the single call of an instance.
 func (m *Module) run(ctx context.Context, c *call, i *instance) ([]byte, error) {
 	ctx = context.WithValue(ctx, callKey{}, c)
 	results, err := c.invoke(ctx, i, i.guest, uint64(len(c.operation)), uint64(len(c.payload)))
@@ -74,14 +73,15 @@ func (m *Module) run(ctx context.Context, c *call, i *instance) ([]byte, error) 
 	return nil, failed("No error message set for call failure")
 }
 
-// invoke calls a function of a guest, whose stack tick then knows.
+// invoke calls a function of the module, and notes it as running, so that tick can charge its
+// stack.
 func (c *call) invoke(ctx context.Context, i *instance, f api.Function, params ...uint64) ([]uint64, error) {
 	c.running, c.memory = f, i.memory
 	return invoke(ctx, f, params...)
 }
 
-// invoke calls a function of a guest. wazero returns what a host function panicked
-// with as an error; a panic of wazero itself becomes one here.
+// invoke calls a function of the module. wazero returns panics of host functions as errors;
+// invoke also turns a panic of wazero itself into an error.
 func invoke(ctx context.Context, f api.Function, params ...uint64) (results []uint64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -91,7 +91,7 @@ func invoke(ctx context.Context, f api.Function, params ...uint64) (results []ui
 	return f.Call(ctx, params...)
 }
 
-// take returns an instance that nobody has used: one made ahead, or a new one.
+// take returns an unused instance: one that fill has made, or a new one.
 func (m *Module) take(ctx context.Context, host Host) (*instance, error) {
 	select {
 	case i := <-m.ahead:
@@ -111,7 +111,7 @@ func (m *Module) take(ctx context.Context, host Host) (*instance, error) {
 	}
 }
 
-// keep puts an instance where the next call finds it, if there is room.
+// keep stores an instance for a later call, if there is room.
 func (m *Module) keep(i *instance) bool {
 	if m.runtime.spare.Add(i.memory.held) <= m.runtime.options.AllMemory/spareShare {
 		select {
@@ -125,12 +125,12 @@ func (m *Module) keep(i *instance) bool {
 	return false
 }
 
-// spareShare is the part of all memory that instances may have that nobody uses: what
-// they hold, calls do not get.
+// spareShare limits the memory of unused instances to 1/spareShare of Options.AllMemory: calls
+// cannot use what unused instances hold.
 const spareShare = 4
 
-// fill makes the next instances while somebody uses this one: as many as calls have
-// been missing at once.
+// fill makes instances in advance, in the background: as many as were missing at the same time so
+// far.
 func (m *Module) fill() {
 	r := m.runtime
 	lacks := func() bool {
@@ -151,21 +151,21 @@ func (m *Module) fill() {
 			i, err := m.newInstance(ctx, nil)
 			cancel()
 			if err != nil || !m.keep(i) {
-				return // the call that needs one reports the error
+				return // the next call tries again and reports the error
 			}
 		}
 	}()
 }
 
-// config is what every guest has: streams that are logged, the time, random numbers.
+// config returns what every instance gets: streams that are logged, the time, and random numbers.
 func (m *Module) config(in io.Reader, out, err io.Writer) wazero.ModuleConfig {
 	return wazero.NewModuleConfig().WithName("").WithStartFunctions().
 		WithStdin(in).WithStdout(out).WithStderr(err).
 		WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader)
 }
 
-// newInstance makes an instance and runs its initialisers, each of which has the
-// time that is left.
+// newInstance makes an instance and runs its initialisers. All of them share the time that is
+// left.
 func (m *Module) newInstance(ctx context.Context, host Host) (*instance, error) {
 	c := &call{module: m}
 	ctx = context.WithValue(ctx, callKey{}, c)
@@ -226,8 +226,8 @@ func (m *Module) instantiate(ctx context.Context, host Host, config wazero.Modul
 	return i, nil
 }
 
-// callProgram runs a policy of execution mode wasi: a program that reads stdin and
-// writes stdout.
+// callProgram runs a policy of execution mode wasi: a program that reads its input from stdin and
+// writes its answer to stdout.
 func (m *Module) callProgram(ctx context.Context, operation string, payload []byte, host Host) ([]byte, error) {
 	argument, ok := map[string]string{"validate": "validate", "validate_settings": "validate-settings"}[operation]
 	if !ok {
@@ -261,8 +261,8 @@ func (m *Module) callProgram(ctx context.Context, operation string, payload []by
 	return out.Bytes(), nil
 }
 
-// Read lets a program read its input and, after a host call, the answer: the end of
-// the input is followed by more of it.
+// Read lets a program read its input and, after a host call, the host's answer, which follows the
+// end of the input.
 func (c *call) Read(b []byte) (int, error) {
 	if len(c.payload) == 0 {
 		return 0, io.EOF
@@ -272,7 +272,7 @@ func (c *call) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// bounded keeps what is written to it up to a limit. Beyond it the guest ends, unless
+// bounded stores what is written to it, up to a limit. Beyond the limit it ends the call, unless
 // drop is set.
 type bounded struct {
 	bytes.Buffer

@@ -1,33 +1,33 @@
 package wapc
 
-// bounds says what a module may be made of. The compiler's time and memory grow
-// faster than the module, and neither a deadline nor a limit of memory ends it: so
-// what it gets is bounded.
+// bounds limit the parts of a module. The compiler's time and memory grow faster than the module,
+// and neither a deadline nor a memory limit can stop it, so its input is bounded.
 type bounds struct {
 	module       int // bytes
-	items        int // types, globals, exports, segments: each
+	items        int // types, globals, exports and segments, each
 	imports      int
 	arity        int // parameters of one function
 	values       int // results of one function, parameters or results of a block
 	functions    int
 	tables       int
 	tableEntries int
-	elements     int // entries of all segments
+	elements     int // in all segments
 	memoryPages  int
 	body         int // bytes of one function
-	locals       int // of one function, parameters included
+	locals       int // of one function, with parameters
 	allLocals    int // of all functions
-	depth        int // blocks within blocks
+	depth        int // of nested blocks
 	labels       int // of the br_tables of one function
 	work         int // of one function, see function.work
 	allWork      int // of all functions
 }
 
-// MaxModule is how many bytes a module may have.
+// MaxModule is the largest size of a module, in bytes.
 const MaxModule = 32 << 20
 
-// The largest guests seen have 3.3 MB, functions of 30 kB, 813 locals, blocks 549
-// deep, and work for 16 s; they compile in 1.3 s.
+// defaultBounds allow more than any known module needs. The largest modules that we have seen
+// have 3.3 MB, functions of 30 kB, 813 locals, blocks nested 549 deep, and an estimated work of
+// 16 s; they compile in 1.3 s.
 func defaultBounds() bounds {
 	return bounds{
 		module: MaxModule, items: 100_000, imports: 1000, arity: 1000, values: 32, functions: 100_000, tables: 16, tableEntries: 1 << 20,
@@ -36,8 +36,8 @@ func defaultBounds() bounds {
 	}
 }
 
-// readCode looks at each function as far as its compilation's cost goes: locals,
-// blocks and how deep they are nested.
+// readCode reads each function as far as the cost to compile it depends on it: locals, and blocks
+// with their nesting.
 func (m *module) readCode(r *reader, b *bounds) {
 	m.bodies = r.count("functions with code", b.functions)
 	if m.bodies != len(m.functions) {
@@ -67,18 +67,18 @@ func (m *module) readCode(r *reader, b *bounds) {
 	m.work = work
 }
 
-// function is the code of one function while it is read.
+// function is one function while its code is read.
 type function struct {
 	reader
 	module *module
 	params int
 
 	locals       int
-	blocks       int // and branches
+	blocks       int // blocks and branches
 	instructions int
-	results      int   // of calls, beyond the first of each
-	nested       int   // for each loop, in how many it is, itself included; in all
-	loops        []int // instructions of each loop, in the order of their beginnings
+	results      int   // results of calls, except the first of each
+	nested       int   // the sum of the nesting depths of all loops
+	loops        []int // number of instructions of each loop, in the order of their beginnings
 }
 
 func (f *function) read(b *bounds) {
@@ -92,8 +92,8 @@ func (f *function) read(b *bounds) {
 		}
 		f.locals += int(n)
 	}
-	open := []int{-1} // blocks: which loop each one is, or -1
-	within := 0       // loops
+	open := []int{-1} // open blocks: the index of a loop, or -1
+	within := 0       // number of open loops
 	labels := 0
 	for f.err == nil && len(open) > 0 {
 		op := f.byte()
@@ -147,12 +147,12 @@ func (f *function) read(b *bounds) {
 	}
 }
 
-// blockType reads the type of a block. The compiler takes each of its values through
-// each branch.
+// blockType reads the type of a block. It counts the values of the block, because the compiler
+// passes each of them through each branch.
 func (f *function) blockType(b *bounds) {
 	at := f.at
 	if f.byte()&0xc0 == 0x40 {
-		return // one result, or none
+		return // at most one result
 	}
 	f.at = at
 	n := f.leb(33)
@@ -163,12 +163,12 @@ func (f *function) blockType(b *bounds) {
 	case f.module.types[n].params > b.values:
 		f.fail("a block takes %d values, more than %d", f.module.types[n].params, b.values)
 	case f.module.types[n].params > 0:
-		f.blocks++ // loops of 16 values took a third longer than loops
+		f.blocks++ // measured: loops of 16 values take a third longer to compile
 	}
 }
 
-// call counts what a call leaves: the compiler loads each result but the first ones from
-// the stack, whether somebody wants it or not.
+// call counts the results of a call: the compiler loads each result except the first from the
+// stack, even if it is not used.
 func (f *function) call(op byte) {
 	at := f.at
 	index := f.u32()
@@ -183,24 +183,23 @@ func (f *function) call(op byte) {
 	f.immediates(op)
 }
 
-// work estimates how long the compiler is busy with the function, in nanoseconds, at
-// the worst: it looks at each local in each block, and again for each loop around;
-// at what is alive in each block; and at each instruction. Real code takes a tenth
-// of it. The factors are what the shapes of BenchmarkWorstModules took, but for that
-// of results, which stands for memory: up to 550 bytes each.
+// work estimates the worst-case time to compile the function, in nanoseconds. The compiler visits
+// each local in each block, and once more for each loop around the block; the values that are
+// live in each block; and each instruction. Real code needs a tenth of the estimate. The factors
+// were measured with BenchmarkWorstModules. That of results stands for memory instead of time: up
+// to 550 bytes each.
 func (f *function) work() int {
 	return 3000*f.locals*(f.blocks+f.nested+1) + 20*f.instructions*f.blocks + 6000*f.instructions + 32_000*f.results
 }
 
-// frame estimates how many bytes of the stack a call of the function takes, at the
-// worst: the compiler may keep each local in each block, and each result, in a place of
-// its own.
+// frame estimates the worst-case stack of a call of the function, in bytes: the compiler may
+// store each local of each block, and each result, in a separate slot.
 func (f *function) frame() int {
 	return 8 * (f.locals*(f.blocks+1) + f.instructions + f.results)
 }
 
-// frameUnit is how many bytes of the stack cost as much as an instruction: between two
-// ticks it grows by no more than 100,000 times as much, or one frame.
+// frameUnit is the number of stack bytes that are charged like one instruction. So between two
+// ticks the stack grows by at most slice*frameUnit bytes, or by one frame.
 const frameUnit = 40
 
 const (
@@ -224,7 +223,7 @@ const (
 	opGlobalSet = 0x24
 )
 
-// immediates reads what follows an instruction that is neither a block nor a branch.
+// immediates reads the operands of an instruction that is neither a block nor a branch.
 func (r *reader) immediates(op byte) {
 	switch {
 	case op == 0x00, op == 0x01, op == 0x0f, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4, op == 0xd1:
@@ -267,8 +266,7 @@ func (r *reader) memarg() {
 	r.u32()
 }
 
-// functionIndex reads the index of a function, and moves it where the module is
-// rewritten.
+// functionIndex reads the index of a function, and adjusts it if the module is being rewritten.
 func (r *reader) functionIndex() (index uint32) {
 	start := r.at
 	index = r.u32()
@@ -280,7 +278,7 @@ func (r *reader) functionIndex() (index uint32) {
 	return index
 }
 
-// bulk reads what follows the prefix of conversions and bulk operations.
+// bulk reads the operands after the prefix of conversions and bulk operations.
 func (r *reader) bulk() {
 	switch op := r.u32(); {
 	case op <= 7: // saturating conversions
@@ -302,7 +300,7 @@ func (r *reader) bulk() {
 	}
 }
 
-// vector reads what follows the prefix of vector instructions.
+// vector reads the operands after the prefix of vector instructions.
 func (r *reader) vector() {
 	switch op := r.u32(); {
 	case op <= 11, op == 92, op == 93: // loads and a store
@@ -320,7 +318,7 @@ func (r *reader) vector() {
 	}
 }
 
-// constant reads an expression that has a value before anything runs.
+// constant reads a constant expression, such as the initial value of a global.
 func (r *reader) constant() {
 	for r.err == nil {
 		switch op := r.byte(); op {
@@ -348,7 +346,7 @@ func (r *reader) elements(b *bounds) {
 			r.fail("element segment of kind %d", flag)
 			return
 		}
-		if flag&1 == 0 { // it is copied at the start
+		if flag&1 == 0 { // an active segment, copied when the instance starts
 			if flag&2 != 0 {
 				r.u32() // table
 			}

@@ -1,12 +1,12 @@
-// Package wapc runs Kubewarden's policies: WebAssembly modules that speak the waPC
-// protocol, or that are command-line programs (Kubewarden spec §1, Kubewarden spec §4).
+// Package wapc runs Kubewarden's policies: WebAssembly modules that speak the waPC protocol, or
+// that are command-line programs (Kubewarden spec §1, Kubewarden spec §4).
 //
-// A Module is compiled once and called by many. Each call has an instance of its
-// own: policies of one module share no state, neither do requests. A guest has no
-// files, no network and no environment; it may ask its Host.
+// A Module is compiled once and can be called concurrently. Each call has its own instance, so
+// neither policies nor requests share state. A guest (waPC's word for the module) has no files,
+// no network and no environment; it can only ask its Host.
 //
-// Whoever writes the module is not trusted. What is handed to the compiler is
-// bounded by counting (see bounds); what runs is bounded in time by the context, in
-// memory by Options, and in what it may say by the limits below. Whatever a guest
-// does is an *Error of that call, and its instance is thrown away.
+// The author of a module is not trusted. The input of the compiler is bounded (see bounds). The
+// time of a call is bounded by its context, its memory by Options, and its output by the limits
+// below. Whatever a guest does wrong is an *Error of that call, and its instance is discarded.
+// Start reading at Runtime.Compile and Module.Call.
 package wapc

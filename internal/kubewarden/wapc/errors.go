@@ -11,21 +11,21 @@ import (
 type Reason string
 
 const (
-	// Failed: the guest said so. The text begins as policy-server's does.
+	// Failed: the guest reported an error. The text begins as policy-server's does.
 	Failed Reason = "failed"
-	// Trapped: the guest ended in the middle: a panic, an access beyond its memory,
-	// a length that lies, a limit.
+	// Trapped: the guest was stopped by a panic, an access outside of its memory, a wrong length,
+	// or a limit.
 	Trapped Reason = "trapped"
-	// TimedOut: the context was done first.
+	// TimedOut: the context was done before the guest answered.
 	TimedOut Reason = "timed-out"
 	// NotInitialised: no instance could be made.
 	NotInitialised Reason = "not-initialised"
-	// NoMemory: the guests of this process, or this request, hold all they may.
+	// NoMemory: the guests of this process, or of this request, have used up their memory.
 	NoMemory Reason = "no-memory"
 )
 
-// Error is a call that failed. Its text is the same for the same module and input,
-// and what a user of policy-server knows where policy-server has one for it.
+// Error is a failed call. Its text depends on the module and the input only. Where policy-server
+// has a text for the failure, the text is that one.
 type Error struct {
 	Reason Reason
 	text   string
@@ -46,14 +46,14 @@ func interrupted(ctx context.Context) *Error {
 	return &Error{Reason: TimedOut, text: timedOut, cause: context.Cause(ctx)}
 }
 
-// trap is panicked with by host functions, to end the guest.
+// trap is panicked with by host functions to stop the guest.
 type trap struct{ text string }
 
 func (t trap) Error() string { return t.text }
 
 func trapf(format string, args ...any) { panic(trap{fmt.Sprintf(format, args...)}) }
 
-// trapText returns what ended a guest, without the stack of numbers that wazero adds.
+// trapText returns the reason why a guest was stopped, without the stack trace that wazero adds.
 func trapText(err error) string {
 	var t trap
 	if errors.As(err, &t) {

@@ -29,8 +29,8 @@ type Host interface {
 	HostCall(ctx context.Context, binding, namespace, operation string, payload []byte) ([]byte, error)
 }
 
-// noHost refuses every host call, as policy-server does for a policy without grants,
-// and says which capability it was.
+// noHost refuses every host call, as policy-server does for a policy without
+// contextAwareResources, and names the capability.
 type noHost struct{}
 
 // HostCall returns an error.
@@ -38,8 +38,8 @@ func (noHost) HostCall(_ context.Context, binding, namespace, operation string, 
 	return nil, Unsupported(binding, namespace, operation)
 }
 
-// Unsupported returns the error for a host call that nobody answers: policy-server's
-// for a name that it does not know, else that mapd does not support the capability.
+// Unsupported returns the error for a host call that nobody can answer: policy-server's error for
+// an unknown name, otherwise that mapd does not support the capability.
 func Unsupported(binding, namespace, operation string) error {
 	operations, ok := capabilities[namespace]
 	switch {
@@ -53,7 +53,7 @@ func Unsupported(binding, namespace, operation string) error {
 	return fmt.Errorf("the '%s/%s' host capability is not supported here", namespace, operation)
 }
 
-// capabilities are those that policy-server has.
+// capabilities are the host capabilities of policy-server.
 var capabilities = map[string]string{
 	"tracing":    " log ",
 	"oci":        " v1/verify v2/verify v1/manifest_digest v1/oci_manifest v1/oci_manifest_config ",
@@ -69,10 +69,10 @@ const (
 	maxName    = 1 << 10  // bytes of a binding, a namespace and an operation
 )
 
-// call is one call under way: what the guest asked for, answered and logged.
+// call is the state of one call: the guest's question, the answers of its host, and its log.
 type call struct {
 	module *Module
-	host   Host // nil while an instance is made
+	host   Host // nil during initialisation
 
 	operation         string
 	payload           []byte
@@ -82,8 +82,8 @@ type call struct {
 
 	logged, entries int
 
-	running api.Function // what of the guest
-	memory  *accounts    // of the guest
+	running api.Function // the guest's function that runs
+	memory  *accounts    // the guest's
 }
 
 type callKey struct{}
@@ -93,7 +93,7 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // read copies from the guest's memory.
 func read(m api.Module, at, n uint32, limit int, what string) []byte {
 	if n == 0 {
-		return []byte{} // with any pointer
+		return []byte{} // any pointer is valid for no bytes
 	}
 	if int64(n) > int64(limit) {
 		trapf("%s of %d bytes, more than %d", what, n, limit)
@@ -120,8 +120,8 @@ func write(m api.Module, at uint32, b []byte, what string) {
 	}
 }
 
-// function is one that a host module offers: i32 parameters, and one i32 result if
-// result is set.
+// hostFunction is a function that a host module exports. It has i32 parameters, and one i32
+// result if result is set.
 type hostFunction struct {
 	module, name string
 	params       int
@@ -171,14 +171,14 @@ var hostFunctions = []hostFunction{
 		}
 		trapf("%s", text)
 	}},
-	// Policies of execution mode wasi: what waPC calls success is 0 here, and the
-	// answer is read from stdin.
+	// For policies of execution mode wasi: 0 means success here, unlike in waPC, and the program
+	// reads the answer from stdin.
 	{"host", "call", 8, true, wasiHostCall},
 	{"kubewarden:javy/host", "call", 8, true, wasiHostCall},
 }
 
-// scriptText returns the beginning of a string of AssemblyScript: UTF-16, with its
-// length in bytes before it.
+// scriptText returns the beginning of an AssemblyScript string: UTF-16, preceded by its length in
+// bytes.
 func scriptText(m api.Module, at uint32) string {
 	n, ok := m.Memory().ReadUint32Le(at - 4)
 	if at < 4 || !ok {
@@ -209,7 +209,8 @@ func boolInt(b bool) int32 {
 	return 0
 }
 
-// hostCall runs a host capability and fills exactly one of the host's slots.
+// hostCall calls the Host and stores either its response or its failure for the guest. It returns
+// whether the call succeeded.
 func (c *call) hostCall(ctx context.Context, m api.Module, p []uint64) bool {
 	binding := readText(m, uint32(p[0]), uint32(p[1]), maxName, "the binding of a host call")
 	namespace := readText(m, uint32(p[2]), uint32(p[3]), maxName, "the namespace of a host call")
@@ -243,10 +244,10 @@ func (c *call) hostCall(ctx context.Context, m api.Module, p []uint64) bool {
 	return true
 }
 
-// excerpt returns as much of a text as a message may contain.
+// excerpt cuts a text to the length that a message may have.
 func excerpt(s string) string { return words.Cut(s, maxError) }
 
-// trace logs what an SDK's logger sends. It never fails for the guest.
+// trace logs a message of an SDK's logger. It never fails for the guest.
 func (c *call) trace(ctx context.Context, payload []byte) {
 	var entry struct{ Level, Message string }
 	if json.Unmarshal(payload, &entry) != nil {
@@ -265,7 +266,7 @@ func (c *call) trace(ctx context.Context, payload []byte) {
 	c.logText(ctx, level, entry.Message)
 }
 
-// logText logs what a guest says, up to a bound of entries and bytes per call.
+// logText logs a text of the guest, up to a number of entries and bytes per call.
 func (c *call) logText(ctx context.Context, level slog.Level, text string) {
 	if c.entries++; c.entries > maxEntries || c.logged >= maxLog {
 		if c.entries == maxEntries+1 || c.logged < maxLog+1 && c.logged >= maxLog {
@@ -292,7 +293,7 @@ func (w streamLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// offer makes the host modules that guests import from.
+// offer creates the host modules from which guests import functions.
 func (runtime *Runtime) offer(ctx context.Context) error {
 	r := runtime.engine
 	i32s := func(n int) []api.ValueType {
@@ -322,8 +323,8 @@ func (runtime *Runtime) offer(ctx context.Context) error {
 	}
 	w := r.NewHostModuleBuilder(wasi_snapshot_preview1.ModuleName)
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(w)
-	// wazero's own closes the instance, although the initialisers of some guests end
-	// with proc_exit(0) and are called afterwards.
+	// wazero's own proc_exit closes the instance. Some guests call proc_exit(0) at the end of
+	// their initialisers and are called afterwards. This one only ends the running function.
 	w.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(_ context.Context, _ api.Module, p []uint64) {
 		panic(sys.NewExitError(uint32(p[0])))
 	}), i32s(1), nil).Export("proc_exit")
@@ -343,7 +344,7 @@ func (runtime *Runtime) offer(ctx context.Context) error {
 	return err
 }
 
-// offers reports whether a host module has the function.
+// offers reports whether a host module exports the function.
 func (r *Runtime) offers(i Import) bool {
 	m := r.engine.Module(i.Module)
 	return m != nil && m.ExportedFunctionDefinitions()[i.Name] != nil

@@ -12,20 +12,20 @@ import (
 
 const pageSize = 64 << 10
 
-// accounts counts the memory of one guest: with the Runtime's other guests, and
-// with the request that it runs for. It is the allocator that wazero asks.
+// accounts charges the memory of one guest to the Runtime and to the request for which it runs.
+// It is also wazero's memory allocator for the guest.
 type accounts struct {
 	runtime *Runtime
-	request interface{ Charge(int64) error } // nil: nobody
-	held    int64                            // of the Runtime's
-	first   int64                            // bytes of linear memory that are charged already
-	stack   int                              // bytes of the stack that are charged
+	request interface{ Charge(int64) error } // nil: no request is charged
+	held    int64                            // charged to the Runtime, in bytes
+	first   int64                            // bytes of linear memory that were charged in advance
+	stack   int                              // bytes of stack that were charged
 	full    bool
-	over    error // the request's refusal
+	over    error // the refusal of the request's account
 	buf     []byte
 }
 
-// bill lets a request pay for what the guest holds and will hold.
+// bill charges to the request what the guest holds now, and later what it allocates.
 func (a *accounts) bill(host Host) error {
 	payer, ok := host.(interface{ Charge(int64) error })
 	if !ok {
@@ -59,10 +59,11 @@ func (a *accounts) free() {
 	a.held, a.buf = 0, nil
 }
 
-// Allocate implements experimental.MemoryAllocator. A guest has one memory.
+// Allocate implements experimental.MemoryAllocator. It is called once, since a guest has one
+// memory.
 func (a *accounts) Allocate(_, _ uint64) experimental.LinearMemory { return a }
 
-// Reallocate returns the memory with a new size, or nil if there is no room.
+// Reallocate returns the memory with a new size, or nil if the limits do not allow it.
 func (a *accounts) Reallocate(size uint64) []byte {
 	if size <= uint64(cap(a.buf)) && a.buf != nil {
 		a.buf = a.buf[:size]
@@ -83,11 +84,11 @@ func (a *accounts) Reallocate(size uint64) []byte {
 	return a.buf
 }
 
-// maxStack bounds the stack of a guest, in bytes; policy-server's has 512 KiB. What
-// wazero does is to double it up to 100 MB.
+// maxStack bounds the stack of a guest, in bytes. wazero itself would double a stack up to 100
+// MB; policy-server's limit is 512 KiB.
 const maxStack = 8 << 20
 
-// chargeStack charges the stack of what runs, and ends a guest whose stack is too
+// chargeStack charges the stack of the running function, and stops a guest whose stack is too
 // large.
 func (a *accounts) chargeStack(f api.Function) {
 	v := reflect.ValueOf(f)
@@ -107,10 +108,11 @@ func (a *accounts) chargeStack(f api.Function) {
 	a.stack = max(a.stack, n)
 }
 
-// Free implements experimental.LinearMemory; the instance's end frees all.
+// Free implements experimental.LinearMemory. It does nothing: closing the instance frees the
+// memory.
 func (a *accounts) Free() {}
 
-// refused says whose memory is used up.
+// refused returns the error that says whose memory is used up.
 func (a *accounts) refused() *Error {
 	if a.over != nil {
 		return &Error{Reason: NoMemory, text: "the request has no room for the policy's memory: " + a.over.Error(), cause: a.over}
@@ -118,7 +120,7 @@ func (a *accounts) refused() *Error {
 	return &Error{Reason: NoMemory, text: fmt.Sprintf("policies hold %d bytes of memory already, all they may", a.runtime.options.AllMemory)}
 }
 
-// explain returns what a call failed with.
+// explain returns the *Error for a failure of the guest.
 func (a *accounts) explain(ctx context.Context, err error) error {
 	var e *Error
 	switch {
@@ -132,7 +134,7 @@ func (a *accounts) explain(ctx context.Context, err error) error {
 	return &Error{Reason: Trapped, text: "Guest call failure: " + trapText(err)}
 }
 
-// explainInit is explain for an instance that is not there yet.
+// explainInit is explain for a failure during initialisation.
 func (a *accounts) explainInit(ctx context.Context, err error) error {
 	var e *Error
 	if errors.As(a.explain(ctx, err), &e) && e.Reason != Trapped {

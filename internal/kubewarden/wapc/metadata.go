@@ -9,8 +9,8 @@ import (
 // metadataSection is the custom section that kwctl annotate writes.
 const metadataSection = "io.kubewarden.metadata"
 
-// Metadata is what a policy says of itself. Fields that are absent are nil; all of
-// them are for a module that is not annotated.
+// Metadata is what the author of a policy says about it. Absent fields are nil; a module without
+// annotation has no fields.
 type Metadata struct {
 	ProtocolVersion          *string           `json:"protocolVersion,omitempty"`
 	Rules                    []Rule            `json:"rules,omitempty"`
@@ -32,14 +32,14 @@ type Rule struct {
 	Operations  []string `json:"operations"`
 }
 
-// Resource is a kind that a policy wants to read.
+// Resource is a kind of object that a policy asks to read.
 type Resource struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 }
 
-// readMetadata reads the content of the section. Absent rules and absent mutating
-// are errors, as they are for policy-server.
+// readMetadata parses the content of the section. As for policy-server, it is an error if the
+// rules or the field mutating are absent.
 func readMetadata(section []byte) (Metadata, error) {
 	var m Metadata
 	if section == nil {
@@ -60,7 +60,7 @@ func readMetadata(section []byte) (Metadata, error) {
 	return m, nil
 }
 
-// Mode is how a module is run.
+// Mode is the execution mode of a module.
 type Mode string
 
 // The modes that metadata may name. mapd runs the first two.

@@ -5,33 +5,33 @@ import (
 	"slices"
 )
 
-// wazero can check at each turn of a loop whether a guest must end. Each check leaves the
-// compiled code, so guests with small loops take several times as long. And there are
-// guests that it does not end: a function that calls itself twice runs for years without a loop. Compiled code that
-// does not return stops the garbage collector, and with it the process.
+// Why modules are rewritten: wazero can check in every loop iteration whether a guest must end,
+// but each check leaves the compiled code, so guests with small loops take several times as long.
+// And some guests are never stopped: a function that calls itself twice runs for years without a
+// loop. Compiled code that does not return stops the garbage collector, and with it the process.
 //
-// So a module is rewritten before it is compiled. It gets a counter (a global), and code
-// that subtracts from it what the next instructions cost: where a function begins, where a
-// loop begins anew, after calls in long functions, before operations on much memory
-// and before calls of the host. Below zero, the code calls tick, which looks at the
-// context and adds the next slice.
+// So a module is rewritten before it is compiled. It gets a counter (a global), and code that
+// subtracts the cost of the next instructions from it: at the beginning of a function and of each
+// loop iteration, after calls in long functions, before operations on much memory and before host
+// calls. When the counter is below zero, the code calls tick, which checks the context and adds
+// the next slice.
 const (
 	meterModule = "mapd"
 	meterName   = "tick"
 
-	starter = "mapd start" // the export that takes the place of the start section
+	starter = "mapd start" // name of the export that replaces the start section
 
-	slice     = 100_000 // instructions between two ticks
-	costBulk  = 10_000  // of an operation that may touch all memory
-	longAfter = 512     // instructions that a function may have without charges after its calls
+	slice     = 100_000 // number of instructions between two ticks
+	costBulk  = 10_000  // cost of an operation that may touch the whole memory
+	longAfter = 512     // a function with more instructions than this charges after its calls
 )
 
 // writer writes the rewritten module.
 type writer struct {
 	out  []byte
-	from int // of what is read: it is copied up to here
+	from int // everything read before this offset is copied or replaced
 
-	functions uint32 // index of tick: those from here on move by one
+	functions uint32 // index of tick; functions from this index on are renumbered
 	charger   uint32 // index of the function that charges
 	counter   uint32 // index of the global
 }
@@ -61,8 +61,8 @@ func (w *writer) charge(cost int) {
 	})
 }
 
-// chargeByCall charges by calling a function. It is slower than charge and has no branch:
-// thousands of branches in one function take the compiler too much memory.
+// chargeByCall charges by calling a function. That is slower than charge, but has no branch:
+// thousands of branches in one function need too much memory of the compiler.
 func (w *writer) chargeByCall(cost int) {
 	w.out = append(w.out, 0x41)
 	w.signed(min(cost, slice))
@@ -70,7 +70,7 @@ func (w *writer) chargeByCall(cost int) {
 	w.u32(w.charger)
 }
 
-// take appends code that takes from the counter what the code of cost puts on the
+// take appends code that subtracts from the counter the value that the code of cost leaves on the
 // stack.
 func (w *writer) take(cost func()) {
 	w.out = append(w.out, opGlobalGet)
@@ -95,7 +95,7 @@ func (w *writer) signed(n int) {
 	w.out = append(w.out, byte(n))
 }
 
-// metered returns the module with the counter, and without custom sections.
+// metered returns the rewritten module, with the counter and without custom sections.
 func (m *module) metered(b *bounds) ([]byte, error) {
 	w := &writer{
 		functions: uint32(len(m.importedTypes)),
@@ -141,13 +141,14 @@ func (m *module) metered(b *bounds) ([]byte, error) {
 			}
 		case sectionCode:
 			m.meterCode(r, b)
-		case sectionStart: // see below
+		case sectionStart: // handled below
 			continue
 		case sectionElement:
 			(&module{types: m.types}).read(s.id, r, b)
 			w.copy(r.b[w.from:])
 		case sectionExport:
-			// tick must know what runs, so that a start function is called like any other
+			// tick must know the running function, so a start function is exported and called
+			// like any other.
 			more := uint32(0)
 			if m.starts {
 				more = 1
@@ -176,15 +177,15 @@ func (m *module) metered(b *bounds) ([]byte, error) {
 	return out, nil
 }
 
-// mergeData writes the data segments with neighbours as one: an instance needs time and
-// memory for each, and the Go toolchain makes 37,000 of them.
+// mergeData joins adjacent data segments: an instance needs time and memory for each, and the Go
+// toolchain makes 37,000 of them.
 func (m *module) mergeData(r *reader) {
 	w := r.to
 	type segment struct {
 		at   int
 		data []byte
 	}
-	plain := !slices.ContainsFunc(m.sections, func(s section) bool { return s.id == sectionDataCount }) // none is used later
+	plain := !slices.ContainsFunc(m.sections, func(s section) bool { return s.id == sectionDataCount }) // no segment is used after the start
 	var all []segment
 	for n := r.u32(); plain && n > 0; n-- {
 		plain = r.u32() == 0 && r.byte() == 0x41 // i32.const
@@ -201,7 +202,7 @@ func (m *module) mergeData(r *reader) {
 		const gap = 64
 		last := len(merged) - 1
 		hole := s.at - end
-		plain = plain && hole >= 0 // or the order matters
+		plain = plain && hole >= 0 // otherwise the order of the segments matters
 		if plain && last >= 0 && hole <= gap {
 			merged[last].data = append(append(merged[last].data, make([]byte, hole)...), s.data...)
 		} else {
@@ -222,7 +223,7 @@ func (m *module) mergeData(r *reader) {
 	}
 }
 
-// list appends a section's list with another length, and with more behind it.
+// list appends a section's list with a new length and further elements.
 func (w *writer) list(body []byte, n int, more ...byte) {
 	r := reader{b: body}
 	r.u32()
@@ -231,7 +232,7 @@ func (w *writer) list(body []byte, n int, more ...byte) {
 	w.copy(more)
 }
 
-// withSections returns sections with empty ones of those ids where there are none.
+// withSections returns sections with empty sections added for the ids that are missing.
 func withSections(sections []section, ids ...byte) []section {
 	sections = slices.Clone(sections)
 	for _, id := range ids {
@@ -268,14 +269,14 @@ func (m *module) meterCode(r *reader, b *bounds) {
 	w.bytes(body.out)
 }
 
-// meter writes the function with charges. It was read before.
+// meter writes the function with its charges. read has been called before.
 func (f *function) meter(w *writer) {
 	r := &reader{b: f.b, to: w, globals: f.globals}
 	for range r.u32() {
 		r.u32()
 		r.byte()
 	}
-	// flush copies what was read, but for the last bytes.
+	// flush copies what was read, except the last bytes.
 	flush := func(but int) {
 		w.copy(r.b[w.from : r.at-but])
 		w.from = r.at - but

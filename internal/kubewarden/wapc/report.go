@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Report is what can be said of a module.
+// Report describes a module.
 type Report struct {
 	Digest string `json:"digest"`
 	Bytes  int    `json:"bytes"`
@@ -18,15 +18,14 @@ type Report struct {
 	Imports   []string `json:"imports,omitempty"`
 	Exports   []string `json:"exports,omitempty"` // functions
 	Functions int      `json:"functions,omitempty"`
-	Memory    int64    `json:"memory,omitempty"` // bytes, at the start
-	// Refused is why mapd does not run the module; empty if it does.
+	Memory    int64    `json:"memory,omitempty"` // initial size in bytes
+	// Refused is the reason why mapd does not run the module; empty if it does.
 	Refused  string   `json:"refused,omitempty"`
 	Metadata Metadata `json:"metadata,omitzero"`
 }
 
-// Inspect reports on a module, which it compiles to find out whether it runs. The
-// error is of the context or the machine: what is wrong with the module is in the
-// report.
+// Inspect describes a module. It compiles the module to find out whether it can run. An error
+// comes from the context or the machine; problems of the module are in the report.
 func (r *Runtime) Inspect(ctx context.Context, wasm []byte) (Report, error) {
 	digest := sha256.Sum256(wasm)
 	report := Report{Digest: "sha256:" + hex.EncodeToString(digest[:]), Bytes: len(wasm)}
@@ -45,7 +44,7 @@ func (r *Runtime) Inspect(ctx context.Context, wasm []byte) (Report, error) {
 		report.Exports = append(report.Exports, name)
 	}
 	slices.Sort(report.Imports)
-	report.Imports = slices.Compact(report.Imports) // a guest may import a thing twice
+	report.Imports = slices.Compact(report.Imports) // a module may import a function twice
 	slices.Sort(report.Exports)
 	report.Metadata, err = readMetadata(b.metadata)
 	if err != nil {

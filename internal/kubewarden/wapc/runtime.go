@@ -19,7 +19,7 @@ import (
 	"github.com/mapd-project/mapd/internal/detach"
 )
 
-// Options says what guests may have. Zero fields have the defaults named there.
+// Options bound what modules may use. A zero field means the default that its comment names.
 type Options struct {
 	// Memory is the most that one guest's memory may grow to, in bytes: 256 MiB.
 	Memory int64
@@ -29,10 +29,10 @@ type Options struct {
 	Timeout time.Duration
 	// Answer is the largest answer of a guest, and of a host to a guest, in bytes: 16 MiB.
 	Answer int
-	// CacheDir keeps compiled code between processes; empty for none. Nobody else
-	// may write there: its content is run as it is.
+	// CacheDir is a directory for compiled code that several processes share; empty: none. Only
+	// trusted users may have write access, because its content is executed unchecked.
 	CacheDir string
-	// Log receives what guests log; nil for nobody.
+	// Log receives the log entries of modules; nil: they are discarded.
 	Log *slog.Logger
 }
 
@@ -46,11 +46,11 @@ type Runtime struct {
 
 	compiling *detach.Group
 	memory    atomic.Int64 // of all guests
-	spare     atomic.Int64 // of those that nobody uses yet
+	spare     atomic.Int64 // memory of unused instances
 
 	mu     sync.Mutex
 	closed bool
-	under  sync.WaitGroup // calls, compilations and instances made ahead
+	under  sync.WaitGroup // counts calls, compilations and instances made in advance
 	ended  context.Context
 	end    context.CancelFunc
 }
@@ -98,7 +98,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	return r, nil
 }
 
-// begin counts work under way, unless the Runtime is closed.
+// begin counts the beginning of an operation. It returns false if the Runtime is closed.
 func (r *Runtime) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,8 +108,8 @@ func (r *Runtime) begin() bool {
 	return !r.closed
 }
 
-// Close ends the calls that run, waits for the compiler, and frees what the Runtime
-// holds. Modules cannot be called afterwards.
+// Close stops running calls, waits for the compiler, and frees all resources. Modules cannot be
+// called afterwards.
 func (r *Runtime) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -134,27 +134,27 @@ type Module struct {
 	metadata Metadata
 	mode     Mode
 	compiled wazero.CompiledModule
-	ahead    chan *instance // made before somebody asks
-	wanted   atomic.Int32   // how many of them there should be
-	filling  atomic.Bool    // somebody makes them
-	begins   atomic.Int64   // bytes of memory that an instance has when it is ready
+	ahead    chan *instance // instances made in advance
+	wanted   atomic.Int32   // how many there should be
+	filling  atomic.Bool    // fill is running
+	begins   atomic.Int64   // bytes of memory that an instance has after initialisation
 
 	mu     sync.Mutex
 	users  int
 	closed bool
 }
 
-// Refusal says why a module cannot be run. It does not depend on the machine.
+// Refusal is the reason why a module can never run. It does not depend on the machine.
 type Refusal struct{ Text string }
 
 func (e *Refusal) Error() string { return e.Text }
 
 func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// Compile makes a module ready to be called: it checks the bytes, compiles them and
-// makes a first instance. The name is for messages only. A *Refusal says that the
-// module will never run. If ctx is done first, the compiler goes on until it ends,
-// which the bounds of the module let it do soon; until then nothing else is compiled.
+// Compile prepares a module for calls: it checks the bytes, compiles them and makes a first
+// instance. The name is used in messages only. A *Refusal says that the module can never run. If
+// ctx is done earlier, Compile returns, but the compiler runs to its end, which the bounds of the
+// module keep close; until then nothing else is compiled.
 func (r *Runtime) Compile(ctx context.Context, name string, wasm []byte) (*Module, error) {
 	m, err := r.inspect(name, wasm)
 	if err != nil {
@@ -183,7 +183,7 @@ func (r *Runtime) Compile(ctx context.Context, name string, wasm []byte) (*Modul
 		if compiled, compileErr = r.engine.CompileModule(context.WithoutCancel(ctx), metered); compileErr != nil {
 			compileErr = refuse("the module is not valid: %s", trapText(compileErr))
 		} else if ctx.Err() != nil {
-			compiled.Close(context.WithoutCancel(ctx)) // nobody waits for it
+			compiled.Close(context.WithoutCancel(ctx)) // the caller has given up
 		}
 	})
 	if err != nil {
@@ -220,16 +220,16 @@ func (r *Runtime) inspect(name string, wasm []byte) (*Module, error) {
 	return m, nil
 }
 
-// Metadata returns what the module says of itself.
+// Metadata returns the metadata that the module contains.
 func (m *Module) Metadata() Metadata { return m.metadata }
 
-// Mode returns how the module is run.
+// Mode returns the execution mode.
 func (m *Module) Mode() Mode { return m.mode }
 
 // Name returns the name that the module was compiled under.
 func (m *Module) Name() string { return m.name }
 
-// enter counts a user of the module, unless it or the Runtime is closed.
+// enter counts a user of the module. It returns false if the module or the Runtime is closed.
 func (m *Module) enter() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -251,7 +251,7 @@ func (m *Module) leave() {
 	m.runtime.under.Done()
 }
 
-// Close lets no further call begin, and frees the module when the last one has ended.
+// Close refuses further calls, and frees the module when the last running call has ended.
 func (m *Module) Close() error {
 	m.mu.Lock()
 	again := m.closed
@@ -276,8 +276,8 @@ func (m *Module) free() error {
 	}
 }
 
-// mode returns how a module wants to be run: what its metadata say, else what its
-// exports look like.
+// mode returns the execution mode of a module: the one in its metadata, otherwise the one that
+// fits its exports.
 func (b *module) mode(m Metadata) Mode {
 	if m.ExecutionMode != nil {
 		return Mode(*m.ExecutionMode)
@@ -290,7 +290,7 @@ func (b *module) mode(m Metadata) Mode {
 	return ModeWaPC
 }
 
-// runnable returns why the module cannot be run, or nil.
+// runnable returns the reason why the module cannot run, or nil.
 func (m *Module) runnable() error {
 	switch m.mode {
 	case ModeWaPC, ModeWASI:
@@ -314,7 +314,7 @@ func (m *Module) runnable() error {
 		}
 		return refuse("the module does not export %s, which a policy of execution mode %s needs%s", entry, m.mode, text)
 	}
-	if int(index) < len(m.binary.importedTypes) { // which would look for a memory of its own
+	if int(index) < len(m.binary.importedTypes) { // it would need a memory of the importing module
 		return refuse("%s is a function of the host", entry)
 	}
 	if s, _ := m.binary.signatureOf(index); s != want {
@@ -347,6 +347,6 @@ func (m *Module) runnable() error {
 	return nil
 }
 
-// initialisers are called in this order, where a guest exports them. policy-server
-// leaves out _initialize, which guests of the Go toolchain need.
+// initialisers are the exports that are called, in this order, before the first call.
+// policy-server does not call _initialize, which modules of the Go toolchain need.
 var initialisers = []string{"_start", "_initialize", "wapc_init"}

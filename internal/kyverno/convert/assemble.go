@@ -12,12 +12,12 @@ import (
 	"github.com/mapd-project/mapd/internal/celgen"
 )
 
-// bundle are the groups of one policy.
+// bundle is the list of groups that one policy runs.
 type bundle []*compiledGroup
 
-// bundles divides groups into policies: one for all of them, but for those that have another
-// parameter, or none, for all kinds, and for groups whose kinds have the same name. With apart each
-// group has its own.
+// bundles divides groups into policies. All groups share one policy, except that a group for all
+// kinds is always alone, and that groups are separate if they read different parameters or
+// contain kinds of the same name. If apart is set, each group has its own policy.
 func bundles(groups []*compiledGroup, apart bool) (out []bundle) {
 	for _, g := range groups {
 		i := slices.IndexFunc(out, func(b bundle) bool {
@@ -43,7 +43,8 @@ func (g *compiledGroup) joins(other *compiledGroup) bool {
 	return !slices.ContainsFunc(g.kinds(), func(k string) bool { return slices.Contains(other.kinds(), k) })
 }
 
-// params is the ConfigMap that the rules read, the first of them.
+// params returns the ConfigMap that the rules of the group read, nil if they read none. All rules
+// of a group read the same one.
 func (g *compiledGroup) params() *configMap {
 	for _, r := range g.rules {
 		if r.params != nil {
@@ -61,13 +62,13 @@ func (g *compiledGroup) kinds() (out []string) {
 	return slices.Compact(out)
 }
 
-// step is a rule for the groups in which it is the same.
+// step is a rule in the order of a policy, with the groups for which this form of the rule runs.
 type step struct {
 	*compiled
 	groups []*compiledGroup
 }
 
-// is reports whether a rule of a group is the same as that of a step.
+// is reports whether r does exactly what the rule of the step does.
 func (s *step) is(r *compiled) bool {
 	same := func(a, b []mutation) bool {
 		return slices.EqualFunc(a, b, func(x, y mutation) bool { return x.apply == y.apply && x.expr.Text == y.expr.Text })
@@ -76,7 +77,7 @@ func (s *step) is(r *compiled) bool {
 		slices.EqualFunc(s.conds, r.conds, func(x, y condition) bool { return x.name == y.name && x.expr.Text == y.expr.Text })
 }
 
-// steps puts the rules of all groups into one order in which each group finds its own.
+// steps merges the rules of all groups into one list that keeps the order of each group's rules.
 func (b bundle) steps() (out []step) {
 	next := make([]int, len(b))
 	for {
@@ -86,7 +87,8 @@ func (b bundle) steps() (out []step) {
 				continue
 			}
 			s := step{&g.rules[next[i]], nil}
-			// A rule that another group has further behind has to wait for what stands before it there.
+			// A rule that comes later in another group has to wait until the rules before it in
+			// that group are placed.
 			waits := false
 			for j, other := range b {
 				at := slices.IndexFunc(other.rules[next[j]:], func(r compiled) bool { return s.is(&r) })
@@ -112,7 +114,7 @@ func (b bundle) steps() (out []step) {
 	}
 }
 
-// only is the condition that an object is of the groups of a step.
+// only returns the condition that an object belongs to one of the groups of a step.
 func (b bundle) only(s step) expr {
 	if len(s.groups) == len(b) {
 		return yes
@@ -134,8 +136,8 @@ func (b bundle) only(s step) expr {
 	return celgen.Among(kind, kinds)
 }
 
-// conditions returns the match conditions of a policy. What is left of the conditions of each step
-// has to guard its mutations.
+// conditions returns the match conditions of a policy and, for each step, the conditions that
+// have to guard its mutations instead.
 func (b bundle) conditions(steps []step) (match []condition, left [][]condition) {
 	left = make([][]condition, len(steps))
 	for i, s := range steps {
@@ -151,7 +153,9 @@ func (b bundle) conditions(steps []step) (match []condition, left [][]condition)
 		})
 	}
 	hoistable := func(c condition) bool {
-		// The object that a rule finds is what those before left; conditions of a policy have the first.
+		// A match condition sees the object as requested, a rule sees it as the rules before left
+		// it. So a condition about the object can only move to the policy if each group has one
+		// rule.
 		return !strings.Contains(c.expr.Text, "namespaceObject") && (alone || !strings.Contains(c.expr.Text, "object"))
 	}
 	for _, c := range steps[0].conds {
@@ -176,8 +180,8 @@ func (b bundle) conditions(steps []step) (match []condition, left [][]condition)
 			return match, left
 		}
 	}
-	// The same conditions, of the objects of each group in its own place. The group of which there is
-	// most to say comes last.
+	// The groups have the same conditions, each about its own path in the object. They are joined
+	// by group, and the group with the longest conditions comes last.
 	order := make([]int, len(steps))
 	for i := range order {
 		order[i] = i
@@ -197,12 +201,13 @@ func has(list []condition, c condition) bool {
 	return slices.ContainsFunc(list, func(o condition) bool { return o.name == c.name && o.expr.Text == c.expr.Text })
 }
 
-// alone reports whether each group has one rule.
+// alone reports whether each group has only one rule.
 func (b bundle) alone() bool {
 	return !slices.ContainsFunc(b, func(g *compiledGroup) bool { return len(g.rules) > 1 })
 }
 
-// assemble writes the policy of a bundle and its binding. all says that there is no other one.
+// assemble writes the policy of a bundle and its binding. all: the bundle has all groups, so the
+// policy needs no suffix in its name.
 func (c *converter) assemble(b bundle, all bool) *Unit {
 	spec := &admissionregistrationv1.MutatingAdmissionPolicySpec{MatchConstraints: &admissionregistrationv1.MatchResources{}}
 	for _, g := range b {
@@ -226,7 +231,8 @@ func (c *converter) assemble(b bundle, all bool) *Unit {
 		spec.MatchConditions = append(spec.MatchConditions, w.MatchConditions...)
 	}
 	spec.FailurePolicy = &fail
-	// Kyverno runs a policy once for each call of its webhook; IfNeeded would always run it twice.
+	// Kyverno runs a policy once for each call of its webhook. IfNeeded would always run the
+	// policy twice.
 	spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
 	unit := &Unit{}
 	for _, g := range b {
@@ -313,7 +319,7 @@ func (c *converter) assemble(b bundle, all bool) *Unit {
 	return unit
 }
 
-// interplay notes where a rule finds something else than in Kyverno, because of one before it.
+// interplay notes where a rule finds another object than in Kyverno because of a rule before it.
 func (c *converter) interplay(rules []compiled) {
 	for i, r := range rules {
 		rule := &c.Rules[c.place[r.from]]
@@ -326,8 +332,8 @@ func (c *converter) interplay(rules []compiled) {
 	}
 }
 
-// unitName names the policy of a bundle: after Kyverno's, and where there are several, after what
-// it is for.
+// unitName names the policy of a bundle after Kyverno's policy and, if there are several bundles,
+// after what distinguishes this one.
 func (c *converter) unitName(b bundle, all bool) string {
 	name := c.Policy.Name
 	if c.Policy.Namespace != "" {
@@ -352,8 +358,8 @@ func (c *converter) unitName(b bundle, all bool) string {
 	}
 }
 
-// addResource adds a target to the resource rules, beside those of its group with the same
-// operations.
+// addResource adds a target to the resource rules: to the rule of its group and operations if
+// there is one.
 func addResource(m *admissionregistrationv1.MatchResources, t target, operations []string) {
 	var ops []admissionregistrationv1.OperationType
 	for _, op := range operations {

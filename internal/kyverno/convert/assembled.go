@@ -9,22 +9,23 @@ import (
 	"github.com/mapd-project/mapd/internal/celgen"
 )
 
-// assembled is an object that an expression makes.
+// assembled is an object that an expression builds.
 type assembled struct {
-	// from has members of their own, but those that others name; nil if there are none.
+	// from is an object of the request whose members are copied, except those in others; nil if
+	// nothing is copied.
 	from *path
-	// others are members by name; nil stands for null.
+	// others are further members by name; nil stands for null.
 	others map[string]*value
 }
 
-// members is {a: x, b: y}.
+// members translates a multi-select hash: {a: x, b: y}.
 func (s *scope) members(n jmespath.ASTNode) value {
 	out := &assembled{others: map[string]*value{}}
 	for _, pair := range n.Children {
 		name, _ := pair.Value.(string)
 		if inner := pair.Children[0]; inner.NodeType == jmespath.ASTField && inner.Value == "null" ||
 			inner.NodeType == jmespath.ASTLiteral && inner.Value == nil {
-			out.others[name] = nil // JMESPath reads null as the name of a field that is not there
+			out.others[name] = nil // JMESPath reads a bare null as the name of a missing field
 			continue
 		}
 		v := s.eval(pair.Children[0])
@@ -33,7 +34,7 @@ func (s *scope) members(n jmespath.ASTNode) value {
 	return value{object: out}
 }
 
-// memberOf is a member of an object of constants.
+// memberOf translates the selection of a member of an object of constants.
 func (s *scope) memberOf(m map[string]any, n jmespath.ASTNode) value {
 	name, _ := n.Value.(string)
 	if n.NodeType != jmespath.ASTField {
@@ -66,7 +67,7 @@ func (s *scope) memberOf(m map[string]any, n jmespath.ASTNode) value {
 	return value{expr: atom(all+"[?"+key.Text+"]", typ), optional: true, must: atom(all+"["+key.Text+"]", typ)}
 }
 
-// constantValue is a value that a policy says.
+// constantValue returns a value that is written out in a policy.
 func constantValue(v any) value {
 	switch v := v.(type) {
 	case map[string]any:
@@ -85,7 +86,8 @@ func constantValue(v any) value {
 	return value{expr: literal(v)}
 }
 
-// merged is merge(a, b) of an object that is there and one that takes members from it.
+// merged translates merge(a, b), where a is a map of the object and b is a literal whose members
+// are all null and so remove members of a.
 func (s *scope) merged(a, b value) value {
 	if a.path == nil || s.shape.scalar(a.path.whole()) != "map" {
 		refuse("merge() of what is no labels or annotations")
@@ -101,7 +103,7 @@ func (s *scope) merged(a, b value) value {
 	return value{object: &assembled{from: a.path, others: b.object.others}}
 }
 
-// taken are the names of members that are null, sorted.
+// taken returns the names of the members that are null, sorted.
 func (a *assembled) taken() []string {
 	var out []string
 	for name, v := range a.others {
@@ -113,8 +115,8 @@ func (a *assembled) taken() []string {
 	return out
 }
 
-// texts returns the members of an object whose members are texts as an expression: of labels or
-// annotations that are copied, with or without some.
+// texts returns v as an expression for a map of strings, such as labels that are copied, and the
+// names that the expression leaves out. ok is false if v is no such map.
 func (s *scope) texts(v value) (all expr, without []string, ok bool) {
 	from := v.path
 	if v.object != nil {
@@ -136,7 +138,7 @@ func (s *scope) texts(v value) (all expr, without []string, ok bool) {
 	return all, without, true
 }
 
-// json writes a value as the JSON that Kyverno's to_string() makes of it.
+// json writes a value as the JSON text that Kyverno's to_string() returns for it.
 func (s *scope) json(v value) expr {
 	if v.object != nil {
 		if v.object.from != nil {
@@ -181,7 +183,7 @@ func (s *scope) json(v value) expr {
 	return e
 }
 
-// elemOf returns the type of the elements of a list.
+// elemOf returns the type of the elements of the list v.
 func (s *scope) elemOf(v value) string {
 	if v.path != nil {
 		return s.shape.scalar(append(v.path.whole(), element))

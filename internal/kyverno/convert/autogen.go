@@ -8,17 +8,19 @@ import (
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
-// controllersAnnotation says for which controllers of Pods Kyverno makes rules.
+// controllersAnnotation lists the Pod controllers for which Kyverno generates rules.
 const controllersAnnotation = "pod-policies.kyverno.io/autogen-controllers"
 
 var podControllers = []string{"DaemonSet", "Deployment", "Job", "StatefulSet", "ReplicaSet", "ReplicationController", "CronJob"}
 
-// filtered is the kind of controllers that Kyverno leaves out by resourceFilters of its own
-// ConfigMap, for whatever rule. A policy for it would change a ReplicaSet of a Deployment whose
-// template it did not change, and then the Deployment's controller makes another, without end.
+// filtered is a kind of controller for which no policies are written. Kyverno's own ConfigMap
+// excludes it (resourceFilters) from all rules. A policy for ReplicaSets would change the
+// template of a Deployment's ReplicaSet and not that of the Deployment, so the Deployment's
+// controller would create another ReplicaSet, and so on without end.
 const filtered = "ReplicaSet"
 
-// variant is a rule as Kyverno runs it: the rule itself, or one that it made for controllers.
+// variant is a rule as Kyverno runs it: a rule of the policy, or one that Kyverno generated from
+// it for controllers.
 type variant struct {
 	rule  *policy.Rule
 	from  int    // index of the rule of the policy
@@ -77,8 +79,8 @@ func autogen(p *policy.Policy) []variant {
 	return out
 }
 
-// nestedForEach reports whether a rule has a foreach within a foreach. What Kyverno makes of it for
-// controllers removes their template, which servers refuse.
+// nestedForEach reports whether a rule has a foreach within a foreach. The rule that Kyverno
+// generates from it for controllers removes their template, which API servers refuse.
 func nestedForEach(r *policy.Rule) bool {
 	return slices.ContainsFunc(r.Mutate.ForEach, func(f policy.ForEach) bool { return len(f.ForEach) > 0 })
 }
@@ -134,13 +136,14 @@ func forPods(r *policy.Rule) bool {
 	return len(kinds) == 0 || slices.ContainsFunc(kinds, isPod)
 }
 
-// qualified are the kinds as Kyverno writes them into the rules that it makes.
+// qualified maps kinds of controllers to the form in which Kyverno writes them into generated
+// rules.
 var qualified = map[string]string{
 	"DaemonSet": "apps/v1/DaemonSet", "Deployment": "apps/v1/Deployment", "StatefulSet": "apps/v1/StatefulSet", "ReplicaSet": "apps/v1/ReplicaSet",
 	"Job": "batch/v1/Job", "CronJob": "batch/v1/CronJob", "ReplicationController": "v1/ReplicationController",
 }
 
-// generate makes the rule for controllers, or for CronJobs.
+// generate returns the rule that Kyverno generates for controllers, or for CronJobs.
 func generate(r *policy.Rule, key string, kinds []string, where string, cron bool) *policy.Rule {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -149,7 +152,7 @@ func generate(r *policy.Rule, key string, kinds []string, where string, cron boo
 	text := string(data)
 	for _, part := range []string{"spec", "metadata"} {
 		for _, object := range []string{"request.object.", "request.oldObject."} {
-			// The same replacement as Kyverno's, of text.
+			// Kyverno replaces text in the rule; this is the same replacement.
 			text = strings.ReplaceAll(text, object+part, object+"spec."+where+"."+part)
 		}
 	}
@@ -219,7 +222,7 @@ func generate(r *policy.Rule, key string, kinds []string, where string, cron boo
 	return out
 }
 
-// normal turns floats of decoded JSON into integers where they are.
+// normal turns floats of decoded JSON that are whole numbers into integers.
 func normal(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

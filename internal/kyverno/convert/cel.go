@@ -7,11 +7,11 @@ import (
 	"github.com/mapd-project/mapd/internal/celgen"
 )
 
-// expr is an expression. Its Type is that of the value, as the schema has it (string, int, bool,
-// list, map), which CEL need not know: what is read from an object is dyn to it.
+// expr is a CEL expression. Its Type is that of the value by the schema (string, int, bool, list,
+// map). CEL itself may not know that type: whatever is read from an object is dyn to it.
 type expr = celgen.Expr
 
-// Expressions are nested deeply here, so what writes them has short names.
+// The functions of celgen, by short names: the expressions here nest deeply.
 var (
 	yes, no         = celgen.True, celgen.False
 	atom, quote     = celgen.Atom, celgen.Quote
@@ -47,7 +47,7 @@ func member(e expr, name string, optional bool) expr {
 	return celgen.Field(e, name)
 }
 
-// literal writes a value that holds constants and exprs.
+// literal writes a value that consists of constants and exprs.
 func literal(v any) expr {
 	switch e := celgen.JSON(untyped(v)); e.Text {
 	case "[]":
@@ -59,7 +59,8 @@ func literal(v any) expr {
 	}
 }
 
-// untyped gives the exprs of a value the types that CEL knows.
+// untyped returns v with the Type of each expr in it replaced by the type that CEL knows, see
+// typeInCEL.
 func untyped(v any) any {
 	switch v := v.(type) {
 	case expr:
@@ -81,22 +82,22 @@ func untyped(v any) any {
 }
 
 var (
-	// ofObject matches what is read from an object.
+	// ofObject matches expressions that read from an object.
 	ofObject = regexp.MustCompile(`^(object|oldObject|namespaceObject|params|[a-z]2?)(\.|\[)`)
-	// dynOr matches a text for a field that may be missing, which stays dyn for CEL; for a member in
-	// brackets it is a string.
+	// dynOr matches a field with a default text: a.?b.orValue("x"). CEL takes that for dyn. For a
+	// member in brackets, a[?"b"].orValue("x"), it knows that it is a string.
 	dynOr = regexp.MustCompile(`\.\?\w+\.orValue\("(?:[^"\\]|\\.)*"\)$`)
-	// textCall matches what ends with a function whose result is a text, or with a text for a member
-	// that may be missing.
+	// textCall matches expressions that end with a function that returns a string, or with a
+	// default text for a member in brackets.
 	textCall = regexp.MustCompile(`(?:\]\.orValue\("(?:[^"\\]|\\.)*"|\.(?:replace|substring|upperAscii|lowerAscii|join|find|trim)\([^()]*)\)$`)
-	// keyOr matches the value for a member in brackets that may be missing.
+	// keyOr matches a member in brackets with a default: a[?"b"].orValue(x).
 	keyOr = regexp.MustCompile(`^[a-z][\w.?]*\[\?"[^"]*"\]\.orValue\((.+)\)$`)
 	// typedCall finds functions whose result has a type that CEL knows.
 	typedCall = regexp.MustCompile(`\.(split|replace|find|substring|upperAscii|lowerAscii|join|size)\(`)
 )
 
-// typeInCEL is the type that CEL knows: dyn for what is read from an object, "string" for texts that
-// are put together, and "" where this package does not know what CEL knows.
+// typeInCEL returns the type that CEL infers for e: dyn for what is read from an object, "string"
+// for concatenated strings, and "" where this package cannot tell.
 func typeInCEL(e expr) string {
 	switch {
 	case e.Type == "string" && e.Bind == celgen.BindSum && (strings.HasPrefix(e.Text, `"`) || strings.HasSuffix(e.Text, `"`)):
@@ -115,8 +116,8 @@ func typeInCEL(e expr) string {
 	return ""
 }
 
-// typeOfKey is the type that CEL knows of a member in brackets with a value for where it is missing:
-// that of the value. It is "" where that is not known.
+// typeOfKey returns the type that CEL infers for a member in brackets with a default: the type of
+// the default. It is "" if that is not known.
 func typeOfKey(e expr) string {
 	other := keyOr.FindStringSubmatch(e.Text)[1]
 	depth := 0
@@ -128,7 +129,7 @@ func typeOfKey(e expr) string {
 			depth--
 		}
 		if depth < 0 {
-			return "" // more follows the value
+			return "" // the expression continues after the default
 		}
 	}
 	if chosen := choice.FindStringSubmatch(other); chosen != nil {
@@ -143,5 +144,5 @@ func typeOfKey(e expr) string {
 	return ""
 }
 
-// choice matches a conditional with a text for where the condition does not hold.
+// choice matches a conditional whose last branch is a text.
 var choice = regexp.MustCompile(`^.* \? (.*) : "[^"]*"$`)

@@ -13,14 +13,15 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// celControllers are the resources for which Kyverno makes policies of a MutatingPolicy for Pods,
-// with their groups. CronJobs have their template deeper than the others.
+// celControllers maps the controllers' resources for which Kyverno generates policies from a
+// MutatingPolicy for Pods to their groups. In CronJobs the Pod template is deeper than in the
+// others.
 var celControllers = map[string]string{
 	"daemonsets": "apps", "deployments": "apps", "replicasets": "apps", "statefulsets": "apps", "jobs": "batch", "cronjobs": "batch",
 }
 
-// celAutogen returns the resources for which Kyverno makes policies of a MutatingPolicy: all of
-// celControllers if the policy is about Pods alone and does not name others.
+// celAutogen returns the resources for which Kyverno generates policies from a MutatingPolicy:
+// all of celControllers, if the policy is about Pods alone and does not name others itself.
 func celAutogen(s *policy.CELSpec) []string {
 	m := s.MatchConstraints
 	if m == nil || !api.SelectsAll(m.ObjectSelector) ||
@@ -38,7 +39,8 @@ func celAutogen(s *policy.CELSpec) []string {
 	return slices.Compact(named)
 }
 
-// controllers returns the policies for the controllers of Pods that Kyverno makes of one for Pods.
+// controllers returns the policies that Kyverno generates for Pod controllers from a policy for
+// Pods.
 func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 	names := celAutogen(r.Policy.CEL)
 	if len(names) == 0 {
@@ -52,7 +54,7 @@ func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 			refuseFor("write a policy for them", "autogen for %s: Kyverno looks for the template of Pods in them", n)
 		}
 		switch n {
-		case "replicasets": // filtered
+		case "replicasets": // excluded like the constant filtered
 		case "cronjobs":
 			crons = append(crons, n)
 		default:
@@ -101,7 +103,7 @@ func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 	return out
 }
 
-// addRule adds a resource of version v1 to rules, beside others of its group.
+// addRule adds a resource of version v1 to the rules, in the rule of its group if there is one.
 func addRule(m *admissionregistrationv1.MatchResources, group, resource string, operations []admissionregistrationv1.OperationType) {
 	for i := range m.ResourceRules {
 		if r := &m.ResourceRules[i].Rule; r.APIGroups[0] == group {
@@ -115,8 +117,8 @@ func addRule(m *admissionregistrationv1.MatchResources, group, resource string, 
 	}})
 }
 
-// inTemplate implements syntax.Relocation.Field: what Kyverno looks for in the template, and what in
-// the controller.
+// inTemplate implements syntax.Relocation.Field: it decides which fields Kyverno reads in the Pod
+// template, and which in the controller itself.
 func inTemplate(variable string, path []string) (syntax.Moved, error) {
 	if variable == "request" || len(path) == 0 && variable != "Object" {
 		return syntax.Moved{Stays: true}, nil
@@ -127,8 +129,8 @@ func inTemplate(variable string, path []string) (syntax.Moved, error) {
 	return syntax.Moved{Stays: true}, nil
 }
 
-// pointsIntoTemplate implements syntax.Relocation.Pointer: a JSON patch may change what inTemplate
-// looks for in the template. "/" stands in operations that an expression takes out again.
+// pointsIntoTemplate implements syntax.Relocation.Pointer: it accepts a JSON pointer if
+// inTemplate would look for the field in the template.
 func pointsIntoTemplate(pointer string, whole bool) error {
 	if pointer == "/" && whole {
 		return nil
@@ -147,8 +149,8 @@ var (
 	metadataOf = regexp.MustCompile(`\bObject\.metadata\s*\{`)
 )
 
-// autogenDefects notes where Kyverno's policies for controllers are not what is meant: it rewrites
-// the text of conditions and apply configurations, and nothing else.
+// autogenDefects notes where the policies that Kyverno generates for controllers are not what is
+// meant: Kyverno replaces text in conditions and apply configurations, and nowhere else.
 func (r *Result) autogenDefects(rule *Rule) {
 	s := r.Policy.CEL
 	for _, v := range s.Variables {

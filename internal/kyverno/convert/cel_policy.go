@@ -13,7 +13,7 @@ import (
 	"github.com/mapd-project/mapd/internal/celgen"
 )
 
-// libraries of Kyverno that no server has, and what stands for them.
+// libraries are CEL libraries of Kyverno that no API server has, with the closest replacement.
 var libraries = []struct{ call, name, instead string }{
 	{`\bresource\.(Get|List|Post)\(`, "resource", "a parameter (paramKind, paramRef), if the object has a fixed name"},
 	{`\bhttp\.(Get|Post)\(`, "http", "a provider of external data"},
@@ -31,7 +31,8 @@ var libraries = []struct{ call, name, instead string }{
 	{`\bexceptions\.`, "exceptions", "matchConditions"},
 }
 
-// convertCEL converts a MutatingPolicy, which is a rename and a binding.
+// convertCEL converts a MutatingPolicy: it renames the kind and adds a binding, and notes the
+// differences.
 func (r *Result) convertCEL() {
 	p, s := r.Policy, r.Policy.CEL
 	r.Rules = []Rule{{Name: p.Name, Verdict: Exact}}
@@ -130,8 +131,9 @@ func (r *Result) celUnit(rule *Rule) Unit {
 	return u
 }
 
-// withoutLastLines returns a spec whose expressions do not end with the end of a line, as those in a
-// block of YAML do: a text that does is not written as a block.
+// withoutLastLines returns a spec whose expressions do not end with a line break, as those from a
+// YAML block scalar do. A text with a final line break would be written as a quoted string
+// instead of a block.
 func withoutLastLines(from admissionregistrationv1.MutatingAdmissionPolicySpec) admissionregistrationv1.MutatingAdmissionPolicySpec {
 	spec := *from.DeepCopy()
 	trim := func(expression *string) { *expression = strings.TrimRight(*expression, " \t\r\n") }
@@ -159,7 +161,7 @@ var (
 	objectsInValue = regexp.MustCompile(`\bvalue\s*:\s*[\[{][^\]}]*\bObject\b`)
 )
 
-// nameConditions gives conditions names that a server takes, where theirs are not such.
+// nameConditions replaces names of conditions that an API server refuses.
 func nameConditions(conditions []admissionregistrationv1.MatchCondition) (named []admissionregistrationv1.MatchCondition) {
 	for _, c := range conditions {
 		name := c.Name
@@ -179,11 +181,12 @@ var (
 	empties = regexp.MustCompile(`\bvalue\s*:\s*(\{\s*\}|\[\s*\])`)
 	// removals matches the path of a removal.
 	removals = regexp.MustCompile(`\bop\s*:\s*["']remove["']\s*,\s*path\s*:\s*(?:["']([^"']*)["'])?`)
-	// tests matches an operation that, if it fails, undoes those beside it.
+	// tests matches a test operation: if it fails, the whole patch has no effect.
 	tests = regexp.MustCompile(`\bop\s*:\s*["']test["']`)
 )
 
-// emptied returns what is, or may be, empty after a JSON patch: the names of fields, "" for any.
+// emptied returns the fields that may be an empty list or map after a JSON patch; "" stands for
+// any field.
 func emptied(expression string) (names []string) {
 	if empties.MatchString(expression) {
 		names = append(names, "")
@@ -195,7 +198,7 @@ func emptied(expression string) (names []string) {
 		case n < 3:
 			names = append(names, "")
 		case steps[n-1] == "":
-			names = append(names, steps[n-2]) // what follows is computed
+			names = append(names, steps[n-2]) // the last step is computed
 		case strings.Trim(steps[n-1], "0123456789") == "" || slices.Contains([]string{"labels", "annotations", "nodeSelector", "matchLabels", "data", "limits", "requests"}, steps[n-2]):
 			names = append(names, steps[n-2])
 		}
@@ -203,11 +206,11 @@ func emptied(expression string) (names []string) {
 	return names
 }
 
-// joinedPatches makes one of JSON patches that stand one after the other, if one adds or leaves an
-// empty map or list: a server drops it before the next mutation.
+// joinedPatches joins two consecutive JSON patches into one if the first may leave an empty map
+// or list and the second depends on it: an API server drops empty values between mutations.
 func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (out []admissionregistrationv1.Mutation) {
 	const why = "a server drops an empty map or list between mutations"
-	var open []string // what may be empty after the last mutation
+	var open []string // fields that may be empty after the mutations so far
 	for _, m := range mutations {
 		text := ""
 		if m.ApplyConfiguration != nil {
@@ -218,7 +221,7 @@ func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (ou
 		}
 		uses := slices.ContainsFunc(open, func(name string) bool {
 			quoted := regexp.QuoteMeta(name)
-			asks := regexp.MustCompile(`\bhas\([^()]*\.` + quoted + `\)|\.\?` + quoted + `\b`) // it does something where there is none
+			asks := regexp.MustCompile(`\bhas\([^()]*\.` + quoted + `\)|\.\?` + quoted + `\b`) // handles a missing field itself
 			return name == "" || regexp.MustCompile(`\b`+quoted+`\b`).MatchString(text) && !asks.MatchString(text)
 		})
 		var last *admissionregistrationv1.JSONPatch
@@ -245,9 +248,9 @@ func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (ou
 	return out
 }
 
-// movedToMutations has mutations ask the conditions if one uses namespaceObject, which a server does
-// not have in match conditions. They move together, since one that does not hold makes up for
-// another that fails.
+// movedToMutations moves the match conditions into the mutations if one of them uses
+// namespaceObject, which match conditions of an API server cannot read. All of them move, because
+// the error of one does not count if another one is false.
 func movedToMutations(conditions []admissionregistrationv1.MatchCondition, mutations []admissionregistrationv1.Mutation) (stay []admissionregistrationv1.MatchCondition, changed []admissionregistrationv1.Mutation) {
 	uses := func(pattern *regexp.Regexp) int {
 		return slices.IndexFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return pattern.MatchString(c.Expression) })
@@ -276,7 +279,7 @@ func movedToMutations(conditions []admissionregistrationv1.MatchCondition, mutat
 	return nil, changed
 }
 
-// celDifferences notes what Kyverno does otherwise than a server with the same policy.
+// celDifferences notes where Kyverno does not do what an API server does with the same policy.
 func (r *Result) celDifferences(rule *Rule, texts []string, mutations []admissionregistrationv1.Mutation) {
 	s := r.Policy.CEL
 	creates, named := false, false
@@ -307,12 +310,12 @@ func (r *Result) celDifferences(rule *Rule, texts []string, mutations []admissio
 
 var (
 	fieldOf = regexp.MustCompile(`[.?]\??([A-Za-z_]\w*)`)
-	// everywhere are names that an expression has whatever it reads.
+	// everywhere are names that occur in expressions whatever field they read.
 	everywhere = []string{"spec", "metadata", "template", "jobTemplate", "orValue", "optMap", "map", "filter", "exists", "all", "size", "hasValue", "value"}
 )
 
-// mayChange reports whether a mutation may change what an expression reads of the object: whether it
-// has the name of one of the fields.
+// mayChange reports whether a mutation may change a field that an expression reads: whether it
+// contains the name of one of the fields.
 func mayChange(m admissionregistrationv1.Mutation, expression string) bool {
 	if !ofObjects.MatchString(expression) {
 		return false
@@ -338,13 +341,13 @@ func mayChange(m admissionregistrationv1.Mutation, expression string) bool {
 
 var ofVariables = regexp.MustCompile(`\bvariables\.([A-Za-z_][A-Za-z0-9_]*)`)
 
-// inlined returns a match condition with the expressions of the variables that it uses, since a
-// server lets no match condition use variables.
+// inlined returns a match condition in which variables are replaced by their expressions, because
+// match conditions of an API server cannot use variables.
 func inlined(expression string, variables []admissionregistrationv1.Variable) string {
 	if !ofVariables.MatchString(expression) {
 		return expression
 	}
-	// A variable may use those before it, so each is replaced after those behind it.
+	// A variable may use those before it, so the last variable is replaced first.
 	for _, v := range slices.Backward(variables) {
 		expression = ofVariables.ReplaceAllStringFunc(expression, func(use string) string {
 			if use == "variables."+v.Name {

@@ -8,20 +8,19 @@ import (
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
-// paramsRoot begins the path of what is in the parameter of a policy.
+// paramsRoot is the first step of a path into the policy's parameter.
 const paramsRoot = "\x00params"
 
-// configMap is a ConfigMap that a context reads, which is the parameter of the policy.
+// configMap is a ConfigMap that a rule's context reads. It becomes the parameter of the policy.
 type configMap struct {
 	name string
-	// namespace is "" for that of the request.
+	// namespace is the ConfigMap's; "" stands for the namespace of the request.
 	namespace string
 }
 
 var requestNamespace = regexp.MustCompile(`^\{\{\s*request\.(object\.metadata\.)?namespace\s*\}\}$`)
 
-// parameter returns the ConfigMap of a context as Kyverno finds it, or says why it cannot be a
-// parameter.
+// parameter returns the ConfigMap of a context entry, or the reason why it cannot be a parameter.
 func (k *compiler) parameter(entry string, c *policy.ConfigMap) (configMap, string) {
 	out := configMap{c.Name, c.Namespace}
 	if hasVariable(c.Name) {
@@ -46,8 +45,8 @@ func (k *compiler) parameter(entry string, c *policy.ConfigMap) (configMap, stri
 	return out, ""
 }
 
-// ref is how a binding refers to the ConfigMap. Kyverno fails if it is missing, and so does the
-// server.
+// ref returns the binding's reference to the ConfigMap. If it is missing, Kyverno fails, and so
+// does the API server with this reference.
 func (c configMap) ref() *admissionregistrationv1.ParamRef {
 	deny := admissionregistrationv1.DenyAction
 	return &admissionregistrationv1.ParamRef{Name: c.name, Namespace: c.namespace, ParameterNotFoundAction: &deny}

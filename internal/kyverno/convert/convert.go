@@ -15,36 +15,36 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Verdict says how exactly a policy does what a rule does.
+// Verdict says how exactly the converted policy has the effect of a rule.
 type Verdict string
 
 // Verdicts, from the best to the worst.
 const (
 	Exact   Verdict = "exact"
-	Order   Verdict = "order"   // exact but for the order of a list with a key
-	Better  Verdict = "better"  // Kyverno errs where the policy does what is meant
-	Differs Verdict = "differs" // in a case that the reason names
-	Needs   Verdict = "needs"   // something that no policy has
+	Order   Verdict = "order"   // exact except for the order of a list with a key
+	Better  Verdict = "better"  // Kyverno fails in a case in which the policy does what is meant
+	Differs Verdict = "differs" // the policy differs in a case that a reason names
+	Needs   Verdict = "needs"   // the rule needs something that no policy has
 	Refused Verdict = "refused"
 )
 
-// Verdicts are all of them in their order.
+// Verdicts are all verdicts, from the best to the worst.
 var Verdicts = []Verdict{Exact, Order, Better, Differs, Needs, Refused}
 
-// Rule is what became of one mutate rule.
+// Rule is the result of converting one mutate rule.
 type Rule struct {
 	Name    string   `json:"rule"`
 	Verdict Verdict  `json:"verdict"`
 	Reasons []string `json:"reasons,omitempty"`
 	Instead string   `json:"instead,omitempty"`
 	Uses    []string `json:"uses"`
-	// Policies are the names of the policies that it is in.
+	// Policies are the names of the policies that run the rule.
 	Policies []string `json:"policies,omitempty"`
-	// Reorders says that a list with a key may be in another order, whatever the Verdict is.
+	// Reorders: the order of a list with a key may differ, whatever the Verdict is.
 	Reorders bool `json:"-"`
 
-	effects []effect // that the Reasons have
-	writes  []string // the fields that it writes
+	effects []effect // one for each of Reasons
+	writes  []string // the fields that the rule writes
 }
 
 // Converted reports whether a policy does what the rule does.
@@ -55,29 +55,29 @@ type Unit struct {
 	Name    string
 	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
 	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
-	// Rules are the rules that it does, in their order, and Mutations has the rule of each
-	// mutation.
+	// Rules are the rules that the policy runs, in their order, and Mutations has the rule of
+	// each of its mutations.
 	Rules, Mutations []string
 }
 
-// Result is what became of a policy of Kyverno.
+// Result is the result of converting a policy of Kyverno.
 type Result struct {
 	Policy *policy.Policy
 	Rules  []Rule
 	Units  []Unit
-	// Others counts the rules that do not mutate, by what they do.
+	// Others counts the rules that do not mutate, by their type.
 	Others map[string]int
 }
 
 // Options configure Policy.
 type Options struct {
-	// Types are the kinds that policies are about; nil means the built-in ones.
+	// Types are the known kinds; nil means the built-in ones.
 	Types *openapi.Types
-	// Apart makes a policy for each group of kinds for which the same rules run, instead of one for
-	// all: what runs for an object are then the rules for its kind and no others.
+	// Apart writes a separate policy for each group of kinds for which the same rules run,
+	// instead of one policy for all. Then each policy has only the rules for its kinds.
 	Apart bool
-	// Check says why a server refuses a policy; nil lets all be. The rules of one that is refused are
-	// not converted.
+	// Check returns an error if an API server would refuse the policy; nil accepts all. The rules
+	// of a policy that is refused count as not converted.
 	Check func(*admissionregistrationv1.MutatingAdmissionPolicy) error
 }
 
@@ -92,7 +92,7 @@ func Policy(p *policy.Policy, o Options) *Result {
 		r.check(o.Check)
 		return r
 	}
-	place := map[int]int{} // index of a rule → in r.Rules
+	place := map[int]int{} // from the index of a rule in the policy to its index in r.Rules
 	for i := range p.Rules.Rules {
 		rule := &p.Rules.Rules[i]
 		if rule.Mutate == nil {
@@ -108,10 +108,12 @@ func Policy(p *policy.Policy, o Options) *Result {
 	return r
 }
 
-// severalTypes matches what a compiler says of a list or a map with elements of several types.
+// severalTypes matches the CEL compiler's error for a list or a map with elements of several
+// types.
 var severalTypes = regexp.MustCompile(`: expected type '.*' but found '`)
 
-// check leaves out policies that a server refuses, with all rules that are in one.
+// check drops the policies that an API server refuses, and all policies that share a rule with
+// them.
 func (r *Result) check(refused func(*admissionregistrationv1.MutatingAdmissionPolicy) error) {
 	if refused == nil {
 		return
@@ -157,7 +159,7 @@ type converter struct {
 	names map[string]bool
 }
 
-// note lowers the verdict of a rule.
+// note lowers the verdict of a rule to v, if it is better, and adds the reason.
 func (r *Rule) note(v Verdict, e effect, reason string) {
 	if slices.Index(Verdicts, v) > slices.Index(Verdicts, r.Verdict) {
 		r.Verdict = v
@@ -173,7 +175,8 @@ func (r *Rule) note(v Verdict, e effect, reason string) {
 	r.effects = append(r.effects, e)
 }
 
-// attempt runs f and notes its refusal at a rule.
+// attempt runs f, and records a refusal (see type refusal) as the verdict of the rule. ok is
+// false after a refusal.
 func (r *Rule) attempt(f func()) (ok bool) {
 	defer func() {
 		switch x := recover().(type) {
@@ -192,7 +195,7 @@ func (r *Rule) attempt(f func()) (ok bool) {
 	return true
 }
 
-// group is targets for which the same rules run in the same way.
+// group is a set of targets for which the same rules run in the same way.
 type group struct {
 	key      string
 	targets  []target
@@ -248,7 +251,7 @@ func (c *converter) run() {
 	}
 }
 
-// forExisting is what stands for a rule that mutates objects that exist.
+// forExisting is the recommended replacement for a rule that mutates existing objects.
 const forExisting = "a policy for the targets' own kind, and for those that exist mapd.dev/existing: fix on its binding, or mapd audit --fix"
 
 func (c *converter) refusals() (n int) {
@@ -260,7 +263,7 @@ func (c *converter) refusals() (n int) {
 	return n
 }
 
-// groups collects targets by the rules that run for them.
+// groups puts targets into groups by the rules that run for them.
 func (c *converter) groups() []*group {
 	type run struct {
 		variant
@@ -358,15 +361,15 @@ func (c *converter) groups() []*group {
 	return out
 }
 
-// compiled is one rule of a unit.
+// compiled is one rule, converted for one group.
 type compiled struct {
 	variant
 	conds     []condition
 	selector  *metav1.LabelSelector
 	mutations []mutation
-	params    *configMap // that the rule reads; nil if it reads none
+	params    *configMap // that the rule reads; nil if none
 	images    bool       // it reads the variable images
-	index     bool       // it depends on the order of a list
+	index     bool       // it depends on the order of a list's elements
 }
 
 // writesImages reports whether a mutation writes the image of a container.
@@ -376,11 +379,12 @@ func (c *compiled) writesImages() bool {
 
 var imageField = regexp.MustCompile(`\bimage"?: |/image"|ontainers", value|ontainers/(-|\d+)"`)
 
-// written finds the names of fields in what a mutation writes: members of messages and maps.
+// writtenField finds the names of the fields that a mutation writes: members of messages and
+// maps.
 var writtenField = regexp.MustCompile(`"?([A-Za-z][\w./-]*)"?: `)
 
-// rewrites returns a field that a mutation but the last one may write and a condition reads; "" if
-// there is none.
+// rewrites returns a field that cond reads and that a mutation other than the last may write; ""
+// if there is none.
 func (c *compiled) rewrites(cond expr) string {
 	for i, m := range c.mutations {
 		if i == len(c.mutations)-1 {
@@ -395,7 +399,7 @@ func (c *compiled) rewrites(cond expr) string {
 		for _, f := range writtenField.FindAllStringSubmatchIndex(m.expr.Text, -1) {
 			name, value := m.expr.Text[f[2]:f[3]], m.expr.Text[f[1]:]
 			if strings.HasPrefix(value, `{"`) && readsKeys(cond.Text, name) {
-				continue // its keys are looked at
+				continue // readsKeys has compared the keys that it writes
 			}
 			if name != "name" && !strings.HasPrefix(value, "Object") && regexp.MustCompile(`(\.\??|")`+regexp.QuoteMeta(name)+`\b`).MatchString(cond.Text) {
 				return name
@@ -405,7 +409,7 @@ func (c *compiled) rewrites(cond expr) string {
 	return ""
 }
 
-// readsKeys reports whether an expression reads a map only by keys that are written out.
+// readsKeys reports whether an expression reads the map name only by constant keys.
 func readsKeys(expression, name string) bool {
 	for _, at := range regexp.MustCompile(`\.\??`+regexp.QuoteMeta(name)+`\b`).FindAllStringIndex(expression, -1) {
 		if rest := expression[at[1]:]; !keyRead.MatchString(rest) {
@@ -417,22 +421,22 @@ func readsKeys(expression, name string) bool {
 
 var keyRead = regexp.MustCompile(`^(\.\?[A-Za-z_]\w*|\[\??"[^"]*"\])`)
 
-// copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that in a
-// policy with match conditions.
+// copies reports whether a mutation copies a list of the object. Kubernetes 1.37 cannot do that
+// in a policy with match conditions, so such a policy has none.
 func (c *compiled) copies() bool {
 	return slices.ContainsFunc(c.mutations, func(m mutation) bool { return copiedList.MatchString(m.expr.Text) })
 }
 
 var copiedList = regexp.MustCompile(`value: [a-z][\w.?]*\.filter\(`)
 
-// compiledGroup is a group with what becomes of its rules.
+// compiledGroup is a group with its converted rules.
 type compiledGroup struct {
 	*group
 	rules      []compiled
 	operations []string
 }
 
-// group compiles the rules of a group; nil if nothing is left of it.
+// group converts the rules of a group; it returns nil if none of them can be converted.
 func (c *converter) group(g *group) *compiledGroup {
 	operations := c.operations(g)
 	if len(operations) == 0 {
@@ -487,7 +491,7 @@ func operationsOfRule(r *policy.Rule, t target) (out []string) {
 	return out
 }
 
-// compiler compiles one rule for one group.
+// compiler converts one rule for one group.
 type compiler struct {
 	*scope
 	notes           func(Verdict, effect, string)
@@ -513,7 +517,7 @@ func (c *converter) compile(v variant, g *group, operations []string, rule *Rule
 	}
 	generated := v.suits != ""
 	note := func(v Verdict, e effect, reason string) {
-		// The same about what Kyverno makes for controllers is said once.
+		// Differences that concern all generated rules are noted once.
 		if generated {
 			reason = inPod.Replace(reason)
 		}
@@ -632,10 +636,10 @@ func (k *compiler) mutations(nodes []*node) []mutation {
 	return out
 }
 
-// unneeded is what Kyverno does about a missing variable.
+// unneeded is the reason for a difference: Kyverno's behaviour when a variable is missing.
 const unneeded = "Kyverno refuses an object in which a variable of the patch is missing, even where the patch does not need it"
 
-// chooses reports whether a patch goes through a list, and so may write nothing.
+// chooses reports whether a patch selects elements of a list, and so may write nothing.
 func chooses(nodes []*node) bool {
 	return slices.ContainsFunc(nodes, func(n *node) bool {
 		return n.action == forEach && n.where.Text != yes.Text || chooses(n.fields)
@@ -662,7 +666,7 @@ func (k *compiler) patches(text string) expr {
 	return o.expr()
 }
 
-// foreachMerge writes a foreach whose patch names its element.
+// foreachMerge writes a foreach whose patch selects the current element by its name.
 func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 	lists, optional := k.listOf(f.List)
 	if len(f.ForEach) > 0 {
@@ -671,7 +675,7 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 	if f.Order != nil && *f.Order == "Ascending" {
 		k.notes(Order, reorders, "Kyverno turns the list around, with order: Ascending; the policy leaves it as it is")
 	}
-	// The patch decides about which of the lists it is.
+	// If the foreach goes through several lists, the patch shows which one it changes.
 	var target path
 	found := 0
 	for _, l := range lists {
@@ -713,8 +717,8 @@ func (k *compiler) foreachMerge(f policy.ForEach) []mutation {
 	return k.mutations(nodes)
 }
 
-// named writes a foreach whose patch has one field for each element, named after it: an
-// annotation or a label.
+// named writes a foreach whose patch writes, for each element, one annotation or label with a
+// name made from the element.
 func (k *compiler) named(f policy.ForEach, lists []path, optional bool) expr {
 	o := &ops{shape: k.shape}
 	at, ptr := path{root: object}, pointer(nil)
@@ -781,7 +785,7 @@ func dig(v any, steps []string) (any, bool) {
 	return v, true
 }
 
-// onlyElements reports whether a node has nothing but a loop.
+// onlyElements reports whether a node changes nothing but elements of a list.
 func onlyElements(n *node) bool {
 	if n.action == inside {
 		return !slices.ContainsFunc(n.fields, func(f *node) bool { return !onlyElements(f) })
@@ -789,7 +793,7 @@ func onlyElements(n *node) bool {
 	return n.action == forEach
 }
 
-// mentions reports whether a value outside of loops uses a loop's variable.
+// mentions reports whether a value outside of loops uses the variable of a loop.
 func mentions(nodes []*node, name string) bool {
 	var in func(v any) bool
 	in = func(v any) bool {
@@ -819,7 +823,8 @@ func mentions(nodes []*node, name string) bool {
 
 var ownNamespace = regexp.MustCompile(`^/api/v1/namespaces/\{\{\s*request\.(object\.metadata\.)?namespace\s*\}\}$`)
 
-// context adds the entries of a context. What no policy knows is refused where it is used.
+// context adds the entries of a context to the scope. An entry that cannot be converted is
+// refused only when an expression uses it.
 func (k *compiler) context(s *scope, entries []policy.Context) *scope {
 	for _, e := range entries {
 		v, why := value{}, ""
@@ -848,7 +853,7 @@ func (k *compiler) context(s *scope, entries []policy.Context) *scope {
 	return s
 }
 
-// entry translates an entry of a context, or says why not.
+// entry translates an entry of a context, or returns the reason why it cannot.
 func (s *scope) entry(e policy.Context) (v value, why string) {
 	switch {
 	case e.Variable != nil:
@@ -896,7 +901,7 @@ func (s *scope) entry(e policy.Context) (v value, why string) {
 	return v, fmt.Sprintf("the context %s asks a GlobalContextEntry", e.Name)
 }
 
-// namespaceRoot begins the path of what is in the Namespace.
+// namespaceRoot is the first step of a path into the Namespace.
 const namespaceRoot = "\x00namespace"
 
 func written(m mutation, guard expr) admissionregistrationv1.Mutation {
@@ -912,7 +917,7 @@ func written(m mutation, guard expr) admissionregistrationv1.Mutation {
 	}
 }
 
-// maxCEL bounds a written expression, in bytes.
+// maxCEL bounds a generated CEL expression, in bytes.
 const maxCEL = 16 << 10
 
 func formatted(e expr) string {
@@ -926,8 +931,8 @@ func formatted(e expr) string {
 	return text
 }
 
-// spared are the objects that a rule for all kinds must not be about: configurations of webhooks,
-// and objects that ask a server something and are not stored.
+// spared returns exclude rules for objects that a rule for all kinds must not match: admission
+// configurations, and requests such as TokenReviews that are not stored.
 func spared() []admissionregistrationv1.NamedRuleWithOperations {
 	return []admissionregistrationv1.NamedRuleWithOperations{
 		celgen.Every([]string{"authentication.k8s.io", "authorization.k8s.io"}, "*"), celgen.WebhookConfigurations(),

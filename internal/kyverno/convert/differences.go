@@ -20,34 +20,36 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/layout"
 )
 
-// effect is what a reason of a verdict makes of an object: how the policy's outcome differs from
-// Kyverno's. It explains a difference in a field that it is about, and a refusal of its own rule.
+// effect describes a difference between the policy's outcome and Kyverno's that a reason of a
+// verdict announces. Explains uses it to find the reason for a difference that was observed.
 type effect struct {
 	reason string
 	does   way
-	// at are the fields that come out otherwise, "" for all; without any, all that the rule writes.
+	// at are the fields that may differ; "" stands for all fields. If at is empty, these are the
+	// fields that the rule writes.
 	at []string
-	// without are fields of which an object that Kyverno refuses lacks one; without any, it need not.
+	// without are fields, of which one has to be missing for Kyverno to refuse the object. If
+	// without is empty, Kyverno may refuse any object.
 	without []string
-	// says is a part of what the policy refuses with.
+	// says is a part of the text with which the policy refuses the object.
 	says string
-	// of says what a request is like; nil is for all.
+	// of reports whether the effect may occur in this case; nil means that it always may.
 	of func(*difference) bool
 }
 
-// way is how an outcome differs: a set of these.
+// way is a set of ways in which two outcomes differ.
 type way int
 
 const (
-	byOrder way = 1 << iota // a list that the rule writes to has another order
+	byOrder way = 1 << iota // a list that the rule writes has another order
 	refuses                 // Kyverno refuses the object, and the policy does not
-	spoils                  // Kyverno makes an object that a server cannot decode
+	spoils                  // Kyverno returns an object that a server cannot decode
 	denies                  // the policy refuses the object, and Kyverno does not
 	writes                  // a field has another value
-	undoes                  // Kyverno leaves the object as it was
-	idles                   // the policy leaves the object as it was
-	apart                   // one of the two leaves the object as it was, if it has no other rule
-	nowhere                 // what neither an engine nor an interpreter of rules can show
+	undoes                  // Kyverno leaves the object unchanged
+	idles                   // the policy leaves the object unchanged
+	apart                   // one of the two leaves the object unchanged, unless another rule changes it
+	nowhere                 // an effect that neither an engine nor an interpreter of rules can show
 )
 
 var (
@@ -57,69 +59,71 @@ var (
 	kyvernoUndoes   = effect{does: undoes, of: func(d *difference) bool { return d.kyverno.Failed }}
 	notShown        = effect{does: nowhere}
 	notConverted    = effect{}
-	// withoutParameter is for a ConfigMap that is not there.
+	// withoutParameter: the ConfigMap is missing.
 	withoutParameter = effect{does: denies, says: "params"}
-	// refusesImages is for an image that is no reference, and takesUsers for a user with a long name
-	// who is no service account.
+	// refusesImages: an image is not a valid reference. takesUsers: the user has a long name and
+	// is no service account.
 	refusesImages = effect{does: refuses, of: func(d *difference) bool { return strangeImage(d.object) }}
 	takesUsers    = effect{does: writes | refuses | denies, of: func(d *difference) bool {
 		return len(d.user) > len(serviceAccounts) && !strings.HasPrefix(d.user, serviceAccounts)
 	}}
-	// escapesJSON is for <, > and & in JSON.
+	// escapesJSON: a text in JSON contains <, > or &.
 	escapesJSON = effect{does: writes, of: func(d *difference) bool { return strings.Contains(text(d.kyverno.Object), `\\u00`) }}
 )
 
 const serviceAccounts = "system:serviceaccount:"
 
-// refusesWithout is for objects without one of some fields, and writesAt for other values in one.
+// refusesWithout: Kyverno refuses objects that lack one of the fields. writesAt: the value of one
+// field differs.
 func refusesWithout(fields ...string) effect { return effect{does: refuses, without: fields} }
 func writesAt(p []string) effect             { return effect{does: writes, at: []string{show(p)}} }
 
-// finds is for what a rule reads otherwise, if a field has a text of some kind, or if any has and the
-// field is not known: it may write something else, or nothing.
+// finds is the effect of a rule that interprets the text of a field differently from Kyverno, if
+// like holds for that text: the rule may write something else, or nothing. If field is "", the
+// text may be in any field.
 func finds(field string, like func(string) bool) effect {
 	return effect{does: writes | refuses | denies, of: func(d *difference) bool { return d.anyText(field, like) }}
 }
 
-// decidesBy is finds for a condition: the rule runs on one side only.
+// decidesBy is finds for a field that a condition reads: then the rule runs on one side only.
 func decidesBy(field string, like func(string) bool) effect {
 	e := finds(field, like)
 	e.does |= apart
 	return e
 }
 
-// inPod takes away where controllers have what Pods have.
+// inPod removes the path of the Pod template from a path in a controller.
 var inPod = strings.NewReplacer("spec.jobTemplate.spec.template.", "", "spec.template.", "")
 
-// Case is an object as it is admitted, the same as a server stores it if nothing changes it, and
-// the request that it is in.
+// Case is a request: the object as it is admitted, the same object as an API server stores it if
+// no policy changes it, the operation and the user.
 type Case struct {
 	Object, Unchanged map[string]any
 	Operation, User   string
 }
 
-// Outcome is what became of an object on one side: the object as a server stores it, or why the
-// request is refused. Failed says that Kyverno ignored an error.
+// Outcome is the result on one side: the object as a server stores it, or the text of the
+// refusal. Failed: Kyverno ignored an error.
 type Outcome struct {
 	Object  map[string]any
 	Refused string
 	Failed  bool
 }
 
-// difference is a case whose outcomes differ.
+// difference is a Case with two outcomes that differ.
 type difference struct {
 	object, unchanged map[string]any
 	operation, user   string
 	kyverno, native   Outcome
 }
 
-// Reorders reports whether a verdict names the order of a list: by itself, or among other things.
+// Reorders reports whether one of the reasons announces another order of a list.
 func (r *Result) Reorders() bool {
 	return slices.ContainsFunc(r.Rules, func(rule Rule) bool { return rule.Converted() && rule.Reorders })
 }
 
-// Ordered returns an object with the lists in the order of their names of which a verdict names the
-// order: those that its rule writes to.
+// Ordered returns an object in which the lists whose order may differ are sorted by the names of
+// their elements.
 func (r *Result) Ordered(object map[string]any) map[string]any {
 	var at []string
 	for _, rule := range r.Rules {
@@ -131,9 +135,10 @@ func (r *Result) Ordered(object map[string]any) map[string]any {
 	return out
 }
 
-// Explains returns the reason of a verdict that says how the outcomes for an object differ; "" if
-// none does. Several reasons explain a difference together if each field that differs is one's.
-// The order of lists is Ordered's matter.
+// Explains returns the reason that announces the difference between two outcomes for a case, or
+// "" if the reasons do not explain it. If several fields differ, each has to be explained by a
+// reason. Differences in the order of lists do not count if a verdict announces them, see
+// Ordered.
 func (r *Result) Explains(c Case, kyverno, native Outcome) string {
 	d := &difference{c.Object, c.Unchanged, c.Operation, c.User, kyverno, native}
 	converted := 0
@@ -193,8 +198,9 @@ func (r *Result) Explains(c Case, kyverno, native Outcome) string {
 	return why
 }
 
-// refusedBy reports whether Kyverno refuses a request with a rule, or with what it makes of it for
-// controllers. What it says about a MutatingPolicy has no name, nor has a panic.
+// refusedBy reports whether Kyverno's refusal names the rule, or a rule that it generated from it
+// for controllers. The refusal of a MutatingPolicy and a panic name no rule, and count for every
+// rule.
 func (r *Result) refusedBy(rule *Rule, refused string) bool {
 	if r.Policy.CEL != nil || strings.HasPrefix(refused, panicked) {
 		return true
@@ -209,13 +215,14 @@ func (r *Result) refusedBy(rule *Rule, refused string) bool {
 	return false
 }
 
-// refusedByAny reports whether Kyverno refuses a request, and not a server what Kyverno makes of it.
+// refusedByAny reports whether Kyverno refused the request itself, rather than a server the
+// object that Kyverno returned.
 func (r *Result) refusedByAny(refused string) bool {
 	return slices.ContainsFunc(r.Rules, func(rule Rule) bool { return r.refusedBy(&rule, refused) })
 }
 
-// within reports whether a field is one at a place or in it, or holds the place. Controllers have
-// what Pods have in their template.
+// within reports whether one of the paths field and at contains the other. Paths in a Pod
+// template count like paths in a Pod.
 func within(field, at string) bool {
 	if at == "" {
 		return true
@@ -225,17 +232,18 @@ func within(field, at string) bool {
 	return slices.Equal(a[:n], b[:n])
 }
 
-// plainPath are the names of a path, without elements of lists and templates.
+// plainPath returns the names in a path, without list elements and without the path of a Pod
+// template.
 func plainPath(at string) []string {
 	return strings.Split(strings.ReplaceAll(inPod.Replace(at), element, ""), ".")
 }
 
-// anyText reports whether a field of the object, as it was or as it became, has a text of some kind;
-// "" is for any field.
+// anyText reports whether like holds for a text in a field of the object, before or after. A
+// field "" stands for any field.
 func (d *difference) anyText(field string, like func(string) bool) bool {
 	for _, root := range []string{"params.", "oldObject.", "namespaceObject.", "request."} {
 		if strings.HasPrefix(field, root) {
-			return true // the object does not have it
+			return true // read from elsewhere, so it may have any text
 		}
 	}
 	for _, o := range []map[string]any{d.object, d.kyverno.Object, d.native.Object} {
@@ -246,7 +254,7 @@ func (d *difference) anyText(field string, like func(string) bool) bool {
 	return false
 }
 
-// textIn reports whether a value has a text of some kind in a field; at is where the value is.
+// textIn reports whether like holds for a text of a field in v; at is the path of v.
 func textIn(v any, at, field string, like func(string) bool) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -265,7 +273,7 @@ func textIn(v any, at, field string, like func(string) bool) bool {
 	return false
 }
 
-// What texts Kyverno may compare otherwise than as texts.
+// Predicates for texts that Kyverno may not compare as plain texts.
 func isSize(s string) bool {
 	_, notQuantity := resource.ParseQuantity(s)
 	return notQuantity == nil || isDuration(s)
@@ -281,7 +289,8 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// isRead reports whether Kyverno reads a text with which it compares another.
+// isRead reports whether Kyverno interprets a text when it compares it, instead of taking it as
+// it is.
 func isRead(s string) bool { return strings.ContainsAny(s, "*?") || looksOtherwise(s) || isSize(s) }
 
 func isBlank(s string) bool { return s == "" }
@@ -290,7 +299,8 @@ func hasOtherSpace(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r != ' ' && unicode.IsSpace(r) })
 }
 
-// hasGenerateName holds for objects to be named, and panics where Kyverno does.
+// hasGenerateName holds for objects whose name the server generates, and panics for requests in
+// which Kyverno panicked.
 func hasGenerateName(d *difference) bool {
 	v, ok := dig(d.object, []string{"metadata", "generateName"})
 	return ok && v != ""
@@ -298,13 +308,13 @@ func hasGenerateName(d *difference) bool {
 
 func panics(d *difference) bool { return strings.HasPrefix(d.kyverno.Refused, panicked) }
 
-// panicked begins what a request is refused with if Kyverno panics.
+// panicked is the beginning of the refusal after a panic of Kyverno.
 const panicked = "panic: "
 
 // forControllers holds for all kinds but Pods.
 func forControllers(d *difference) bool { return d.object["kind"] != "Pod" }
 
-// fewer reports whether a list of the object has no element of a number.
+// fewer reports whether a list of the object has no element at index number.
 func fewer(d *difference, at []string, number int) bool {
 	for _, template := range [][]string{nil, {"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
 		within, _ := dig(d.object, template)
@@ -321,7 +331,7 @@ func hasOtherLetters(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
-// writesOf are the fields that a mutate rule writes, as far as they are written out.
+// writesOf returns the fields that a mutate rule writes, as far as their names are constant.
 func writesOf(m *policy.Mutate) (out []string) {
 	out = append(overlaid(m.PatchStrategicMerge, ""), pointed(m.PatchesJSON6902)...)
 	var each func([]policy.ForEach)
@@ -335,8 +345,8 @@ func writesOf(m *policy.Mutate) (out []string) {
 	return out
 }
 
-// writesInCEL are the fields that a mutation in CEL writes, as far as they are written out; "" stands
-// for any.
+// writesInCEL returns the fields that a mutation in CEL writes, as far as their names are
+// constant; "" stands for any field.
 func writesInCEL(m admissionregistrationv1.Mutation) (out []string) {
 	var types []string // those of objects, which a field that holds one does not write as a whole
 	expression := ""
@@ -395,7 +405,7 @@ func writesInCEL(m admissionregistrationv1.Mutation) (out []string) {
 	return out
 }
 
-// overlaid are the fields that a strategic merge writes.
+// overlaid returns the fields that a strategic merge patch writes.
 func overlaid(v any, at string) (out []string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -431,7 +441,7 @@ func overlaid(v any, at string) (out []string) {
 
 var patchPath = regexp.MustCompile(`\bpath"?\s*:\s*["']?(/(?:\{\{[^}]*\}\}|[^\s"',}])*)`)
 
-// pointed are the fields that the paths of a JSON patch lead to.
+// pointed returns the fields to which the paths of a JSON patch point.
 func pointed(patch string) (out []string) {
 	for _, m := range patchPath.FindAllStringSubmatch(patch, -1) {
 		out = append(out, pointedAt(m[1]))
@@ -439,7 +449,7 @@ func pointed(patch string) (out []string) {
 	return out
 }
 
-// pointedAt is the field that a JSON pointer leads to, as far as it is written out.
+// pointedAt returns the field to which a JSON pointer leads, as far as its steps are constant.
 func pointedAt(pointer string) string {
 	var names []string
 	for _, step := range tokens(pointer) {
@@ -473,8 +483,8 @@ func strangeImage(v any) bool {
 
 var plainImage = regexp.MustCompile(`^[a-z0-9]+([a-z0-9._/@:-]*[a-z0-9])?$`)
 
-// lacks reports whether a field is missing or empty somewhere in an object. Of controllers it is
-// looked for in their template.
+// lacks reports whether a field is missing or empty somewhere in an object. In controllers, lacks
+// looks in the Pod template.
 func lacks(object map[string]any, at string) bool {
 	if at == "" {
 		return true
@@ -545,8 +555,8 @@ func empty(v any) bool {
 	return v == nil || ok && len(l) == 0
 }
 
-// inOrderOfNames returns a value whose lists of objects are in the order of what names them, or else
-// of their text: those on the way to some fields. at is where the value is.
+// inOrderOfNames returns v with lists of objects sorted by name, or by their text if they have no
+// names. It sorts only lists on the way to one of the fields. at is the path of v.
 func inOrderOfNames(v any, at string, fields []string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -570,7 +580,7 @@ func inOrderOfNames(v any, at string, fields []string) any {
 	return v
 }
 
-// named returns what names an element of a list.
+// named returns the text by which an element of a list is sorted: its name or key.
 func named(v any) string {
 	m, _ := v.(map[string]any)
 	for _, key := range []string{"mountPath", "devicePath", "name", "ip", "topologyKey", "containerPort"} {

@@ -11,11 +11,11 @@ import (
 
 // mutation is one mutation of a policy.
 type mutation struct {
-	apply bool // or JSONPatch
+	apply bool // an apply configuration; otherwise a JSON patch
 	expr  expr
 }
 
-// configured returns the part of a patch that an apply configuration says, and the rest.
+// configured divides a patch into the part that an apply configuration can express, and the rest.
 func (s *shape) configured(nodes []*node, at []string) (apply, rest []*node) {
 	for _, n := range nodes {
 		p := append(slices.Clone(at), n.name)
@@ -75,7 +75,7 @@ func isKeyedByName(p openapi.Place) bool {
 	return len(keys) == 1 && keys[0] == "name" && !p.Atomic()
 }
 
-// inMap reports whether the members of what is at a path are keys of a map.
+// inMap reports whether the fields of the object at a path are keys of a map.
 func (s *shape) inMap(at []string) bool {
 	if len(at) == 2 && at[0] == paramsRoot && at[1] == "data" {
 		return true
@@ -88,7 +88,8 @@ func (s *shape) inMap(at []string) bool {
 	return ok && places[0].Type().Map != nil && len(places[0].Fields()) == 0
 }
 
-// canMerge reports whether an apply configuration tells the elements of a list apart as Kyverno does.
+// canMerge reports whether an apply configuration identifies the elements of a list by the same
+// key as Kyverno.
 func (s *shape) canMerge(n *node, p []string) bool {
 	places, ok := s.at(p)
 	if !ok {
@@ -112,8 +113,9 @@ func (s *shape) canMerge(n *node, p []string) bool {
 	return true
 }
 
-// elements returns a list whose elements have what an apply configuration says of them, and nodes
-// that change the rest of these elements, which are there then.
+// elements divides the changes to list elements: apply is what an apply configuration can say of
+// the elements, and rest are nodes for the other changes, which may assume that the elements
+// exist.
 func (s *shape) elements(n *node, p []string) (apply *node, rest []*node) {
 	inner := append(slices.Clone(p), element)
 	out := *n
@@ -273,12 +275,12 @@ type ops struct {
 	loops []loop
 }
 
-// part is one operation, within loops and under a condition.
+// part is one operation, with the loops around it and a condition.
 type part struct {
 	cond  expr
 	op    expr
 	loops []loop
-	// first stands before all others, in loops of its own.
+	// first: the operation comes before all others, and shares no loop with them.
 	first bool
 }
 
@@ -322,7 +324,7 @@ func (o *ops) add(cond, op expr) {
 	}
 }
 
-// ensure creates an object, or a list, where there is none.
+// ensure adds an operation that creates an empty object or list at p where p is missing.
 func (o *ops) ensure(p path, ptr pointer, empty string) {
 	missing := not(o.shape.has(p))
 	if missing.Text == no.Text {
@@ -334,7 +336,7 @@ func (o *ops) ensure(p path, ptr pointer, empty string) {
 		o.add(missing, op)
 		return
 	}
-	// It is made before the first element writes into it, and not again for the next one.
+	// Within a loop, the operation is added once, before the first operation that writes into p.
 	if !slices.ContainsFunc(o.parts, func(other part) bool { return other.first && other.op.Text == op.Text }) {
 		at := slices.IndexFunc(o.parts, func(other part) bool { return !other.first })
 		if at < 0 {
@@ -344,7 +346,7 @@ func (o *ops) ensure(p path, ptr pointer, empty string) {
 	}
 }
 
-// fields writes what a patch does to an object.
+// fields adds the operations for the changes to the object at a path.
 func (o *ops) fields(nodes []*node, at path, ptr pointer) {
 	for _, n := range nodes {
 		p, to := at.to(n.name), ptr.to(n.name)
@@ -380,7 +382,7 @@ func (o *ops) fields(nodes []*node, at path, ptr pointer) {
 	}
 }
 
-// required is literal for a value that is always there.
+// required returns a literal for a value that is never missing.
 func required(v any) expr {
 	if _, ok := v.(either); ok {
 		refuse("|| of values that may both be missing, in a JSON patch")
@@ -388,8 +390,9 @@ func required(v any) expr {
 	return literal(v)
 }
 
-// merge changes the elements of a list that have a key of the patch, and adds those that are not
-// there to its front, as Kyverno does. What is there comes first: its indices are those before.
+// merge changes the elements of a list that have a key of the patch, and adds the other elements
+// of the patch to the front of the list, as Kyverno does. Changes come before additions, so that
+// the indices of existing elements are still valid.
 func (o *ops) merge(n *node, p path, to pointer) {
 	items, optional := o.shape.read(p)
 	index := string(rune('i' + len(o.loops)))
@@ -429,7 +432,7 @@ func (o *ops) merge(n *node, p path, to pointer) {
 	}
 }
 
-// whole is the value that a patch makes where there is nothing.
+// whole returns the value that a patch creates where the object is missing.
 func whole(fields []*node) any {
 	out := map[string]any{}
 	for _, f := range fields {
@@ -467,7 +470,7 @@ func (o *ops) expr() expr {
 	return e
 }
 
-// joined returns the list of some operations, within as many of their loops as depth says.
+// joined returns a list of the operations of parts, without the outer loops up to depth.
 func joined(parts []part, depth int) expr {
 	var lists, plain []expr
 	flush := func() {
@@ -499,7 +502,8 @@ func joined(parts []part, depth int) expr {
 			n++
 		}
 		group := slices.DeleteFunc(slices.Clone(parts[:n]), func(p part) bool {
-			// The condition of the loop says that it is there.
+			// The condition of the loop implies that the field exists, so an operation for a
+			// missing field is never needed.
 			return len(p.loops) == depth+1 && slices.Contains(strings.Split(l.where.Text, " && "), not(p.cond).Text)
 		})
 		parts = parts[n:]
@@ -532,7 +536,7 @@ func joined(parts []part, depth int) expr {
 	return celgen.Joined("+", celgen.BindSum, lists...)
 }
 
-// same reports whether two loops are one.
+// same reports whether two loops can be joined.
 func (l loop) same(other loop) bool {
 	return l.items.Text == other.items.Text && l.index == other.index && l.name == other.name && l.where.Text == other.where.Text
 }

@@ -7,12 +7,13 @@ import (
 	jmespath "github.com/kyverno/go-jmespath"
 )
 
-// images is a place in Kyverno's variable images: images, images.containers, an image of it.
+// images is a value within Kyverno's variable images: images itself, a list such as
+// images.containers, or one image.
 type images struct {
-	list  string // containers, initContainers or ephemeralContainers
-	image *expr  // the text of one image
-	// among are the elements of the list of which x.image is the image; nil if it is that of the
-	// element of a loop.
+	list  string // containers, initContainers or ephemeralContainers; "" for images itself
+	image *expr  // the text of one image, if the value is one
+	// among is a list whose element x has the image: the elements that match the name. It is nil
+	// if the image belongs to the current element of a loop.
 	among *expr
 	x     string
 }
@@ -20,14 +21,14 @@ type images struct {
 // imageLists are the lists that have images.
 var imageLists = []string{"containers", "initContainers", "ephemeralContainers"}
 
-// podSpecs are the places of a Pod's spec by kind: Kyverno looks for images there.
+// podSpecs has the path of the Pod spec in the kinds for which Kyverno fills the variable images.
 var podSpecs = map[string][]string{
 	"Pod": {"spec"}, "CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
 	"DaemonSet": {"spec", "template", "spec"}, "Deployment": {"spec", "template", "spec"}, "ReplicaSet": {"spec", "template", "spec"},
 	"ReplicationController": {"spec", "template", "spec"}, "StatefulSet": {"spec", "template", "spec"}, "Job": {"spec", "template", "spec"},
 }
 
-// imagesOf returns the place of a list of containers.
+// imagesOf returns the path of a list of containers.
 func (s *scope) imagesOf(list string) path {
 	var at []string
 	for _, gvk := range s.shape.gvks {
@@ -40,7 +41,7 @@ func (s *scope) imagesOf(list string) path {
 	return path{root: object}.to(append(slices.Clone(at), list)...)
 }
 
-// image is a field of images.
+// image translates the selection of a field of images.
 func (s *scope) image(at images, name string) value {
 	switch {
 	case at.list == "":
@@ -73,7 +74,7 @@ func (s *scope) image(at images, name string) value {
 	return value{images: &images{list: at.list, image: s.parsed(member(atom(x, ""), "image", false)), among: &elements, x: x}}
 }
 
-// partAmong is a part of the image of a container that is found by its name.
+// partAmong translates the selection of a part of the image of the container with a given name.
 func (s *scope) partAmong(at images, name string) value {
 	part := s.imagePart(*at.image, name)
 	x := atom(at.x, "")
@@ -95,7 +96,7 @@ func (s *scope) parsed(image expr) *expr {
 	return &image
 }
 
-// projectValues is x.*.y of images.
+// projectValues translates x.*.y where x is one of the lists of images.
 func (s *scope) projectValues(n jmespath.ASTNode) value {
 	v := s.eval(n.Children[0])
 	if v.images == nil || v.images.list == "" || v.images.image != nil {
@@ -119,8 +120,8 @@ func (s *scope) projectValues(n jmespath.ASTNode) value {
 
 var list0 = list()
 
-// registryPattern finds the registry before an image's path, as Kyverno tells it from a path: it
-// has a dot, a colon or a capital, or is localhost.
+// registryPattern finds the registry at the beginning of an image. Kyverno takes the part before
+// the first slash for the registry if it has a dot, a colon or a capital letter, or is localhost.
 const registryPattern = "^([^/]*[.:A-Z][^/]*|localhost)/"
 
 // imagePart cuts an image into parts, as Kyverno does.
@@ -129,7 +130,7 @@ func (s *scope) imagePart(image expr, name string) value {
 	first := func(e expr, sep string) expr {
 		return atom(call(e, "split", "list", str(sep)).Text+"[0]", "string")
 	}
-	last := call(image, "find", "string", str("[^/]+$")) // the name, with tag and digest
+	last := call(image, "find", "string", str("[^/]+$")) // name, tag and digest
 	tag := call(first(last, "@"), "split", "list", str(":")).Text
 	hasDigest := call(image, "contains", "bool", str("@"))
 	registry := when(call(image, "matches", "bool", str(registryPattern)), first(image, "/"), str("docker.io"))
@@ -147,7 +148,7 @@ func (s *scope) imagePart(image expr, name string) value {
 	case "name":
 		return text(first(first(last, "@"), ":"))
 	case "tag":
-		// An image with a digest has no tag unless it says one.
+		// An image with a digest has a tag only if it is written out.
 		said := atom(tag+"[?1]", "")
 		may := when(hasDigest, said, fn("optional.of", "", call(said, "orValue", "string", str("latest"))))
 		must := when(hasDigest, atom(tag+"[1]", ""), call(said, "orValue", "string", str("latest")))

@@ -17,53 +17,55 @@ import (
 // maxExpression bounds a JMESPath expression, in bytes.
 const maxExpression = 4 << 10
 
-// value is what a JMESPath expression stands for: a place in an object, or anything else.
+// value is the CEL equivalent of a JMESPath expression: the path of a value in an object, or else
+// the most specific of the other fields that is set.
 type value struct {
 	path *path
 	expr expr
-	// optional says that expr is an optional value. must is the same for where it has to be there; it
-	// has no text if that cannot be said.
+	// optional: expr is an optional value. must is then the same value for places where it is
+	// known to exist; it has no text if that cannot be written.
 	optional bool
 	must     expr
-	// either are the places of an expr that is one or the other, as show has them.
+	// either has, for an expr that chooses between values (a || b), the paths of these values as
+	// show prints them.
 	either []string
-	// elem is the type of the elements of expr, if that is a list, and place where they are in an
-	// object; nil if they are in none.
+	// elem is the type of the elements if expr is a list, and place the path of the elements in
+	// an object; nil if they are not part of an object.
 	elem  string
 	place []string
-	// config is the ConfigMap that path is in.
+	// config is the ConfigMap into which path points.
 	config *configMap
-	// images is a place in the variable images; nil if it is none.
+	// images is set for a value within the variable images.
 	images *images
-	// object is an object with these members, and text for other keys; nil if it is none.
+	// object is set for an object that an expression builds.
 	object *assembled
-	// quantity says that expr is a quantity of the schema, or a text where there is none, which is a
-	// quantity, too, if sure says so.
+	// quantity: expr is a quantity by the schema, or the text of its default. sure: the default
+	// is a quantity, too, or there is none.
 	quantity, sure bool
-	// members are those of an object of constants; nil if it is none.
+	// members are set for an object of constants.
 	members map[string]any
 }
 
-// scope is what the variables of a rule are.
+// scope has the names that the expressions of a rule can use, and records what they use.
 type scope struct {
 	shape   *shape
 	current *value            // @
-	names   map[string]value  // element, elementIndex, and the variables of the context
-	nested  map[string]string // variables within variables, by the name that stands for each
-	refused map[string]string // names that no policy knows, and why
+	names   map[string]value  // element, elementIndex and the variables of the context
+	nested  map[string]string // expressions of nested variables, by the name that replaces each
+	refused map[string]string // names that no policy can provide, with the reason
 	notes   func(Verdict, effect, string)
-	// fallible are the values that were read and may be missing, "" if it is not known where they are: an expression with one fails
-	// as Kyverno does.
+	// fallible collects the values that are read and may be missing, "" if their path is not
+	// known. If one of them is missing, the expression fails, as in Kyverno.
 	fallible *[]string
-	// params is the ConfigMap that the rule reads, set when it is.
+	// params is set to the ConfigMap that the rule reads.
 	params **configMap
-	// usesIndex is set when an element is read or written by its place in a list.
+	// usesIndex is set when a rule reads or writes an element by its index in a list.
 	usesIndex *bool
-	// usesImages is set when the variable images is read.
+	// usesImages is set when a rule reads the variable images.
 	usesImages *bool
-	// updates says that the rule is for updates alone, which have an old object.
+	// updates: the rule runs for updates only, so there is an old object.
 	updates bool
-	// defaulted says that || follows, which makes something of what is missing.
+	// defaulted: the expression is the left side of ||, which provides a value if it is missing.
 	defaulted bool
 }
 
@@ -97,8 +99,8 @@ func (s *scope) query(text string) value {
 	return s.eval(node)
 }
 
-// eval translates a part of an expression. A part may stand more than once in what is written for
-// it, so each is bounded, not only the whole.
+// eval translates a part of an expression. The CEL for a part may be repeated in that of the
+// whole, so each part is bounded, not only the whole.
 func (s *scope) eval(n jmespath.ASTNode) value {
 	v := s.part(n)
 	if size := max(len(v.expr.Text), len(v.must.Text)); size > maxCEL {
@@ -167,7 +169,7 @@ func (s *scope) part(n jmespath.ASTNode) value {
 	return value{}
 }
 
-// ints returns a literal of JSON with integers where they are.
+// ints returns a JSON value in which floats that are whole numbers are integers.
 func ints(v any) any {
 	if f, ok := v.(float64); ok && f == float64(int64(f)) {
 		return int64(f)
@@ -175,7 +177,7 @@ func ints(v any) any {
 	return v
 }
 
-// field is a name: of the context, or of the current value.
+// field translates a name: of a variable, or of a field of the current value.
 func (s *scope) field(name string) value {
 	if s.current != nil {
 		if m := s.current.members; m != nil {
@@ -229,7 +231,7 @@ func (s *scope) field(name string) value {
 	return value{}
 }
 
-// reads makes a ConfigMap the parameter of the policy.
+// reads records that the rule reads a ConfigMap, which becomes the parameter of the policy.
 func (s *scope) reads(c configMap) {
 	if *s.params != nil && **s.params != c {
 		refuseFor("put what is in them into one ConfigMap", "two ConfigMaps: a policy has one parameter")
@@ -237,8 +239,8 @@ func (s *scope) reads(c configMap) {
 	*s.params = &c
 }
 
-// serviceAccount is the name or namespace of the service account that makes the request, and ""
-// for other users.
+// serviceAccount returns the name or the namespace of the service account that makes the request;
+// "" for other users.
 func (s *scope) serviceAccount(name string) value {
 	s.note(Better, takesUsers, "Kyverno takes any user with a long name for a service account; the policy only system:serviceaccount:…")
 	user := atom("request.userInfo.username", "string")
@@ -251,7 +253,8 @@ func (s *scope) serviceAccount(name string) value {
 	return value{expr: e}
 }
 
-// member is a member of an object that a variable names.
+// member translates the selection of a member of an object to which a nested variable gives the
+// name.
 func (s *scope) member(p path, inner string) value {
 	outside := *s
 	outside.current = nil
@@ -275,7 +278,7 @@ func (s *scope) request(p path) value {
 	case first == "oldObject" && len(p.steps) == 1:
 		old := path{root: atom("oldObject", "map"), prefix: []string{oldRoot}}
 		if !s.updates {
-			old.may = call(atom("optional", ""), "ofNonZeroValue", "", old.root) // it is null for CREATE
+			old.may = call(atom("optional", ""), "ofNonZeroValue", "", old.root) // oldObject is null for CREATE
 		}
 		return value{path: &old}
 	case first == "operation" || first == "namespace" || first == "name":
@@ -298,7 +301,8 @@ func (s *scope) request(p path) value {
 	return value{}
 }
 
-// plain returns a value that must be there: Kyverno fails if it is not, and so does CEL.
+// plain returns a value that has to exist: Kyverno fails if it does not, and so does the CEL
+// expression.
 func (s *scope) plain(v value) expr {
 	if v.path != nil {
 		if v.path.root.Text == "request" {
@@ -341,7 +345,7 @@ func (s *scope) orElse(v value, other expr) expr {
 	return v.expr
 }
 
-// or is a || b. JMESPath takes b for everything that is empty.
+// or translates a || b. JMESPath returns b if a is empty.
 func (s *scope) or(n jmespath.ASTNode) value {
 	if decides(n) {
 		return value{expr: typedBool(s.truth(n))}
@@ -359,10 +363,10 @@ func (s *scope) or(n jmespath.ASTNode) value {
 	inner.defaulted = true
 	left, right := inner.eval(n.Children[0]), n.Children[1]
 	if left.expr.Text == "request.operation" || left.expr.Text == "request.namespace" {
-		return left // an admission request has one
+		return left // every admission request has one
 	}
 	if right.NodeType == jmespath.ASTField && right.Value == "" && left.path != nil {
-		// || "" is a field without a name, which is missing.
+		// || "" for a field: JMESPath takes "" for a field without a name, which is missing.
 		e, optional := s.shape.read(*left.path)
 		return value{expr: e, optional: optional}
 	}
@@ -371,7 +375,7 @@ func (s *scope) or(n jmespath.ASTNode) value {
 		if left.path == nil || other.path == nil {
 			refuse("|| with %s", other.expr.Text)
 		}
-		// An empty value of the left is rare: the right one is taken for it.
+		// If the left value is empty, JMESPath returns the right one. That is rare, and noted.
 		a, optional := s.shape.read(*left.path)
 		b, also := s.shape.read(*other.path)
 		if !optional || !also {
@@ -405,7 +409,7 @@ func (s *scope) or(n jmespath.ASTNode) value {
 		}
 		return out
 	case typ == "int" && d.Type == "int":
-		return value{expr: s.orElse(left, d)} // 0 is not empty in JMESPath
+		return value{expr: s.orElse(left, d)} // JMESPath takes 0 for not empty
 	case typ == "string" && d.Type == "string":
 		e := s.orElse(left, str(""))
 		return value{expr: when(not(equal(e, str(""))), e, d)}
@@ -416,7 +420,7 @@ func (s *scope) or(n jmespath.ASTNode) value {
 	return value{}
 }
 
-// flatten is x[]: of what is missing it is nothing, and of a list of lists one list.
+// flatten translates x[]: nothing if x is missing, and a single list if x is a list of lists.
 func (s *scope) flatten(n jmespath.ASTNode) value {
 	v := s.flattened(n)
 	if v.path == nil {
@@ -428,7 +432,7 @@ func (s *scope) flatten(n jmespath.ASTNode) value {
 	return value{expr: e, optional: optional, elem: s.shape.scalar(at), place: at}
 }
 
-// flattened is flatten, but for a list of an object where it is.
+// flattened is flatten, except that it returns the path of a list that is part of the object.
 func (s *scope) flattened(n jmespath.ASTNode) value {
 	if n.NodeType == jmespath.ASTSubexpression && n.Children[1].NodeType == jmespath.ASTMultiSelectList {
 		return s.several(n)
@@ -446,7 +450,7 @@ func (s *scope) flattened(n jmespath.ASTNode) value {
 	return v
 }
 
-// several is x.[a, b][], lists one after the other.
+// several translates x.[a, b][]: the concatenation of lists.
 func (s *scope) several(n jmespath.ASTNode) value {
 	from := s.eval(n.Children[0])
 	var lists []expr
@@ -465,7 +469,7 @@ func (s *scope) several(n jmespath.ASTNode) value {
 	return out
 }
 
-// project is x[].y and x[*].y.
+// project translates x[].y and x[*].y.
 func (s *scope) project(left, right jmespath.ASTNode) value {
 	v := value{}
 	if left.NodeType == jmespath.ASTFlatten {
@@ -476,15 +480,16 @@ func (s *scope) project(left, right jmespath.ASTNode) value {
 	return s.items(v, "a projection").to(s, right, yes)
 }
 
-// items is a list that an expression goes through.
+// items is a list whose elements an expression visits.
 type items struct {
 	list expr
-	name string // of a variable for an element
+	name string // of the loop variable
 	at   value  // the element
-	path *path  // where the list is, nil if it is computed
+	path *path  // of the list, nil if the list is computed
 }
 
-// items returns the list of a projection or filter, as what names.
+// items returns the elements of v for a projection or filter; what names the operation in
+// refusals.
 func (s *scope) items(v value, what string) items {
 	if v.path == nil {
 		if v.expr.Type != "list" || v.elem == "" || v.optional {
@@ -504,7 +509,7 @@ func (s *scope) items(v value, what string) items {
 	return items{s.shape.or(*v.path, list()), x, value{path: &at}, v.path}
 }
 
-// elementOf names a variable that the text of a list does not use.
+// elementOf returns a name for a loop variable that does not occur in the text of the list.
 func elementOf(list expr) string {
 	for _, name := range []string{"x", "y", "z"} {
 		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(list.Text) {
@@ -515,7 +520,7 @@ func elementOf(list expr) string {
 	return ""
 }
 
-// to returns what right makes of the elements for which a condition holds.
+// to translates right for each element for which cond holds.
 func (l items) to(s *scope, right jmespath.ASTNode, cond expr) value {
 	if right.NodeType == jmespath.ASTIdentity {
 		out := l.list
@@ -553,7 +558,7 @@ func (l items) to(s *scope, right jmespath.ASTNode, cond expr) value {
 	return value{expr: call(out, "map", "list", atom(l.name, ""), s.shape.get(*next.path)), elem: s.shape.scalar(next.path.whole()), place: next.path.whole()}
 }
 
-// place is where in an object the elements of a list are.
+// place returns the path of the elements of a list in an object.
 func (s *scope) place(l items) []string {
 	if l.at.path == nil {
 		return nil
@@ -569,14 +574,15 @@ func (s *scope) elem(l items) string {
 	return s.shape.scalar(l.at.path.whole())
 }
 
-// byIndex notes that the rule depends on the order of a list.
+// byIndex records that the rule depends on the order of a list.
 func (s *scope) byIndex() {
 	if s.usesIndex != nil {
 		*s.usesIndex = true
 	}
 }
 
-// index is x[n]. JMESPath counts from the end if n is negative, and has nothing outside of the list.
+// index translates x[n]. In JMESPath a negative n counts from the end, and an index outside of
+// the list returns nothing.
 func (s *scope) index(v value, n jmespath.ASTNode) value {
 	if n.NodeType != jmespath.ASTIndex {
 		refuse("%s in JMESPath", strings.TrimPrefix(n.NodeType.String(), "AST"))
@@ -608,7 +614,7 @@ func (s *scope) index(v value, n jmespath.ASTNode) value {
 	}
 }
 
-// missing notes what Kyverno makes of a list that may be missing.
+// missing notes how Kyverno treats a list that may be missing.
 func (s *scope) missing(p path) {
 	if !s.defaulted && s.shape.has(p).Text != yes.Text {
 		s.note(Better, refusesWithout(show(p.whole())), "Kyverno refuses an object without "+show(p.whole())+"; the policy takes it for an empty list")
@@ -618,7 +624,7 @@ func (s *scope) missing(p path) {
 // loop returns a variable for the elements of a list.
 func (s *scope) loop(p path) (name string, at path) { return s.loopOver(append(p.whole(), element)) }
 
-// loopOver is loop for elements at a place, by another name than the elements around have.
+// loopOver is loop for elements at a path. The variable has a name that no loop around it uses.
 func (s *scope) loopOver(place []string) (name string, at path) {
 	for _, step := range place {
 		if step != element {
@@ -634,7 +640,7 @@ func (s *scope) loopOver(place []string) (name string, at path) {
 	return name, path{root: atom(name, "map"), prefix: place}
 }
 
-// neverNone reports whether a list has an element in every object.
+// neverNone reports whether a list has at least one element in every object.
 func (s *scope) neverNone(p path) bool {
 	return s.shape.builtin && p.may.Text == "" && len(p.steps) > 0 && p.steps[len(p.steps)-1] == "containers" && s.shape.has(p).Text == yes.Text
 }
@@ -651,7 +657,7 @@ func variableFor(list string) string {
 	return "x"
 }
 
-// filter is x[?cond] and x[?cond].y.
+// filter translates x[?cond] and x[?cond].y.
 func (s *scope) filter(n jmespath.ASTNode) value {
 	l := s.items(s.eval(n.Children[0]), "a filter")
 	if l.path != nil {
@@ -660,7 +666,7 @@ func (s *scope) filter(n jmespath.ASTNode) value {
 	return l.to(s, n.Children[1], s.at(l.at).truth(n.Children[2]))
 }
 
-// function translates the functions that CEL has.
+// function translates calls of the functions that have a CEL equivalent.
 func (s *scope) function(n jmespath.ASTNode) value {
 	name := n.Value.(string)
 	arg := func(i int) value {
@@ -837,7 +843,8 @@ func (s *scope) function(n jmespath.ASTNode) value {
 	return value{}
 }
 
-// lineOf is parse_yaml(x).field: the line of the field, which people keep in ConfigMaps.
+// lineOf translates parse_yaml(x).field: CEL cannot parse YAML, so it looks for the line of the
+// field. People keep such texts in ConfigMaps.
 func (s *scope) lineOf(parse, field jmespath.ASTNode) value {
 	name, _ := field.Value.(string)
 	if field.NodeType != jmespath.ASTField || !isField(name) || len(parse.Children) != 1 {
@@ -854,8 +861,8 @@ func (s *scope) lineOf(parse, field jmespath.ASTNode) value {
 
 var prefixPattern = regexp.MustCompile(`^\^\((.+)\)\?\(\.\*\)\$$`)
 
-// withoutPrefix is regex_replace_all('^(prefix)?(.*)$', text, 'other$2'): a prefix that is
-// replaced. Other replacements by a regular expression are not in CEL.
+// withoutPrefix translates regex_replace_all('^(prefix)?(.*)$', text, 'other$2'), which replaces
+// a prefix. CEL has no equivalent for other replacements by a regular expression.
 func (s *scope) withoutPrefix(n jmespath.ASTNode, text expr) expr {
 	const only = "regex_replace_all() but to replace a prefix"
 	if len(n.Children) != 3 || n.Children[0].NodeType != jmespath.ASTLiteral || n.Children[2].NodeType != jmespath.ASTLiteral {
@@ -889,8 +896,8 @@ var variable = regexp.MustCompile(`\{\{((?:\{[^{}]*\}|[^{}])*)\}\}`)
 // hasVariable reports whether a text has a variable or a reference.
 func hasVariable(s string) bool { return strings.Contains(s, "{{") || strings.Contains(s, "$(") }
 
-// text translates a text with variables. One variable alone keeps its type; between other text
-// it must be a string, because other values appear as JSON there.
+// text translates a text with variables. A single variable without other text keeps its type.
+// Within other text it has to be a string, because Kyverno writes other values as JSON there.
 func (s *scope) text(t string) expr {
 	if strings.Contains(t, "$(") && referencePattern.MatchString(t) {
 		refuse("the reference %s", referencePattern.FindString(t))
@@ -946,7 +953,8 @@ func (s *scope) text(t string) expr {
 	return e
 }
 
-// variableText is text for what is a variable: of one variable alone it is what that is.
+// variableText translates a text with variables. For a single variable without other text it
+// returns the value itself.
 func (s *scope) variableText(t string) value {
 	t = s.unnest(strings.TrimSpace(t))
 	if m := variable.FindStringSubmatch(t); m != nil && m[0] == t {
@@ -955,7 +963,7 @@ func (s *scope) variableText(t string) value {
 	return value{expr: s.text(t)}
 }
 
-// named gives names to the variables in an expression of the context, which are none of its text.
+// named replaces the nested variables in an expression of the context by names.
 func (s *scope) named(t string) string {
 	out := strings.TrimSpace(s.unnest("{{" + t + "}}"))
 	return strings.TrimSuffix(strings.TrimPrefix(out, "{{"), "}}")
@@ -984,7 +992,8 @@ func isQuantity(constant expr) bool {
 	return ok && err == nil
 }
 
-// quantity reports whether a field has a quantity, which a server writes in one form.
+// quantity reports whether a field is a quantity by the schema; a server writes quantities in
+// canonical form.
 func (s *scope) quantity(p *path) bool {
 	if p == nil || len(p.steps) < 1 {
 		return false
@@ -996,8 +1005,8 @@ func (s *scope) quantity(p *path) bool {
 	return len(whole) > 1 && slices.Contains([]string{"requests", "limits", "hard", "capacity", "overhead", "default", "defaultRequest"}, whole[len(whole)-2])
 }
 
-// unnest gives names to variables that stand as texts or names within variables: {{ f('{{x}}') }},
-// {{ images.containers."{{x}}".tag }}.
+// unnest replaces variables that occur as texts or names within variables by generated names: {{
+// f('{{x}}') }}, {{ images.containers."{{x}}".tag }}.
 func (s *scope) unnest(t string) string {
 	depth := 0
 	for i := 0; i+1 < len(t); i++ {
@@ -1033,20 +1042,21 @@ func (s *scope) unnest(t string) string {
 	return t
 }
 
-// bare begins the name of a variable that stands for a name within a variable: {{ a.{{x}} }}.
+// bare is the prefix of generated names for nested variables without quotes: {{ a.{{x}} }}.
 const bare = "bare_"
 
-// plainName notes what Kyverno makes of such a name.
+// plainName notes how Kyverno treats a nested variable without quotes, if name is one.
 func (s *scope) plainName(name string) {
 	if strings.HasPrefix(name, bare) {
 		s.note(Better, effect{does: refuses}, "Kyverno reads {{"+s.nested[name]+"}} within a variable as a part of the expression, and refuses a name with a - or such in it; the policy looks for the name")
 	}
 }
 
-// referencePattern finds $(…), which Kyverno resolves against the policy.
+// referencePattern finds $(…), which Kyverno replaces by the value at another place in the
+// policy.
 var referencePattern = regexp.MustCompile(`(^|[^\\])\$\([^ ]*\)`)
 
-// fill replaces the texts of a value with expressions where they have variables.
+// fill returns v with expressions in the place of texts that have variables.
 func (s *scope) fill(v any) any {
 	switch v := v.(type) {
 	case string:

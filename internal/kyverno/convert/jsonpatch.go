@@ -13,7 +13,7 @@ import (
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
-// operation is one operation of patchesJson6902, with variables in it.
+// operation is one operation of patchesJson6902. It may contain variables.
 type operation struct {
 	Op    string  `json:"op"`
 	Path  string  `json:"path"`
@@ -28,7 +28,7 @@ var (
 	bareVariable       = regexp.MustCompile(`(?m)^\s*(- )?\w+:\s*\{\{.*\}\}\s*$`)
 )
 
-// operations reads the text of a JSON patch. Kyverno fills in its variables first and reads the
+// operations parses the text of a JSON patch. Kyverno fills in the variables first and parses the
 // result as YAML.
 func (s *scope) operations(text string) []operation {
 	text = s.unnest(text)
@@ -89,7 +89,7 @@ func restore(v any, back func(string) string) any {
 	return v
 }
 
-// tokens cuts a JSON pointer.
+// tokens divides a JSON pointer into its steps.
 func tokens(pointer string) []string {
 	if !strings.HasPrefix(pointer, "/") {
 		refuse("the path %q", pointer)
@@ -101,7 +101,7 @@ func tokens(pointer string) []string {
 	return out
 }
 
-// patch writes an operation whose path begins at a place in the object.
+// patch adds the operations for op, whose path continues with steps from the value at a path.
 func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string) {
 	if op.From != nil || !slices.Contains([]string{"add", "replace", "remove"}, op.Op) {
 		refuse("the operation %s of a JSON patch", op.Op)
@@ -110,7 +110,7 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 		last := i == len(steps)-1
 		number, err := strconv.Atoi(step)
 		if (err == nil || step == "-") && s.shape.inMap(at.whole()) {
-			err = strconv.ErrSyntax // a name that looks like a number
+			err = strconv.ErrSyntax // the name looks like a number
 		}
 		switch {
 		case step == "-" && !s.shape.inMap(at.whole()) || err == nil && number < 0:
@@ -118,7 +118,7 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 				refuse("the path %s: the index %s", op.Path, step)
 			}
 			if last && op.Op == "add" {
-				// Kyverno appends at -1, too.
+				// Kyverno takes -1 for the end of the list, too.
 				v := literal(s.fill(op.Value))
 				o.add(yes, patchOp("add", append(slices.Clone(ptr), str("/-")), &v))
 				return
@@ -160,7 +160,7 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 			if n, err := strconv.Atoi(steps[i+1]); steps[i+1] == "-" || err == nil {
 				empty = "[]"
 				if n < 0 && i+1 < len(steps)-1 {
-					continue // last makes the list
+					continue // "last" has created the list
 				}
 			}
 			o.ensure(at, ptr, empty)
@@ -168,8 +168,8 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 	}
 }
 
-// begins reports whether a value cannot be had without the field for which there asks, since it
-// reads the field before it decides anything.
+// begins reports whether evaluating value fails if the field is missing for which the condition
+// there asks, because value reads that field unconditionally.
 func begins(value, there string) bool {
 	read, ok := strings.CutPrefix(there, "has(")
 	before, after, found := strings.Cut(value, strings.TrimSuffix(read, ")"))
@@ -191,11 +191,11 @@ func (o *ops) field(s *scope, op operation, at path, ptr pointer) {
 	o.add(yes, patchOp("add", ptr, &v))
 }
 
-// element writes an operation on an element of a list by its number.
+// element adds an operation on the element of a list at index number.
 func (o *ops) element(s *scope, op operation, at path, ptr pointer, number int) {
 	to := append(slices.Clone(ptr), str("/"+strconv.Itoa(number)))
 	if op.Op == "remove" {
-		// Kyverno passes over what is not there.
+		// Kyverno ignores the removal of an element that does not exist.
 		there := relation(call(o.shape.or(at, list()), "size", "int"), ">", atom(strconv.Itoa(number), "int"))
 		o.add(there, patchOp("remove", to, nil))
 		return
@@ -204,7 +204,7 @@ func (o *ops) element(s *scope, op operation, at path, ptr pointer, number int) 
 	o.add(yes, patchOp(op.Op, to, &v))
 }
 
-// note says what Kyverno makes of an element in the middle of a path that is not there.
+// note records how Kyverno treats a path through a list element that does not exist.
 func (o *ops) note(s *scope, op operation, at path, number int) {
 	if op.Op == "remove" {
 		refuse("a removal in an element of %s by its index, which need not exist", show(at.whole()))
@@ -215,11 +215,11 @@ func (o *ops) note(s *scope, op operation, at path, number int) {
 	s.note(Better, effect{does: denies, of: func(d *difference) bool { return fewer(d, at.whole(), number) }}, fmt.Sprintf("Kyverno fills %s with null up to element %d, or refuses an object without it; the policy refuses it", show(at.whole()), number))
 }
 
-// maxIndex bounds the indices of paths.
+// maxIndex bounds list indices in paths.
 const maxIndex = 1000
 
-// last writes an operation below the last element of a list. Kyverno makes the element if an
-// operation adds something to it and the list is empty.
+// last adds an operation on a path through the last element of a list. If the list is empty and
+// the operation adds something, Kyverno creates the element.
 func (o *ops) last(s *scope, op operation, at path, ptr pointer, rest []string) {
 	if len(o.loops) > 0 {
 		refuse("the path %s: -1 in an element of a list", op.Path)
@@ -248,7 +248,7 @@ func (o *ops) last(s *scope, op operation, at path, ptr pointer, rest []string) 
 	o.add(yes, patchOp("replace", ptr.at("i"), &v))
 }
 
-// nest returns a value within the objects and lists that a path goes through.
+// nest returns v wrapped in the objects and lists of a path.
 func nest(steps []string, v any) any {
 	for _, step := range slices.Backward(steps) {
 		if n, err := strconv.Atoi(step); step == "-" || err == nil && n <= 0 {
@@ -262,7 +262,7 @@ func nest(steps []string, v any) any {
 	return v
 }
 
-// variable is a step of a path that has a variable: an index, or a name in labels and
+// variable handles a step of a path that contains a variable: an index, or a key of labels or
 // annotations.
 func (o *ops) variable(s *scope, op operation, at path, ptr pointer, step string, last bool) (path, pointer) {
 	e := s.text(step)
@@ -290,7 +290,7 @@ func (o *ops) variable(s *scope, op operation, at path, ptr pointer, step string
 	return at, ptr
 }
 
-// parents refuses a replacement where what the field is in may be missing.
+// parents refuses a replacement if the parent of the field may be missing.
 func (o *ops) parents(_ pointer, at path) {
 	parent := at.parent()
 	if len(parent.steps) > 1 && o.shape.has(parent).Text != yes.Text {
@@ -300,7 +300,7 @@ func (o *ops) parents(_ pointer, at path) {
 
 var multiple = regexp.MustCompile(`^(.+)\.\[([A-Za-z, ]+)\]\s*\[\]$`)
 
-// listOf understands the list of a foreach.
+// listOf translates the list of a foreach.
 func (s *scope) listOf(text string) (lists []path, optional bool) {
 	text = strings.TrimSpace(text)
 	if m := multiple.FindStringSubmatch(text); m != nil {
@@ -321,7 +321,7 @@ func (s *scope) listOf(text string) (lists []path, optional bool) {
 	}
 	v := s.query(text)
 	if v.path != nil && !s.shape.builtin && s.shape.scalar(v.path.whole()) == "" {
-		// Whoever goes through it knows that it is one.
+		// Without a schema, the foreach itself is the only evidence that the field is a list.
 		s.note(Differs, effect{does: writes | refuses | denies}, fmt.Sprintf("that %s is a list is taken from the policy; pass the CustomResourceDefinition", show(v.path.whole())))
 		return []path{*v.path}, optional
 	}
@@ -413,13 +413,13 @@ func (c *compiler) foreach(f policy.ForEach) expr {
 	return o.expr()
 }
 
-// element returns the scope of one element of a foreach, and of its index.
+// element returns a scope in which element and elementIndex are those of a foreach.
 func (k *compiler) element(at path, index string) *scope {
 	e, i := value{path: &at}, value{expr: atom(index, "int")}
 	return k.with("element", e).with("element0", e).with("elementIndex", i).with("elementIndex0", i)
 }
 
-// elsewhere writes an operation of a foreach whose path is not in its list.
+// elsewhere adds an operation of a foreach whose path is outside of its list.
 func (k *compiler) elsewhere(o *ops, f policy.ForEach, op operation, steps []string, lists []path, optional bool) {
 	if len(lists) > 1 {
 		refuse("a foreach over several lists whose path %s is not that of an element of one", op.Path)
@@ -445,7 +445,7 @@ func (k *compiler) elsewhere(o *ops, f policy.ForEach, op operation, steps []str
 	o.loops = nil
 }
 
-// nested translates a foreach within one over lists, if it removes its elements.
+// nested translates a foreach within a foreach that removes elements of the inner list.
 func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerOptional bool, outerName string, outerWhere expr) {
 	lists, optional := s.listOf(f.List)
 	if len(lists) != 1 || len(f.ForEach) > 0 || f.PatchesJSON6902 == "" {
@@ -495,8 +495,8 @@ func (c *compiler) nested(o *ops, f policy.ForEach, s *scope, outer path, outerO
 	o.loops = nil
 }
 
-// inElements translates a foreach within one over lists whose operations change what is in the
-// elements of the inner list, and reports whether they do.
+// inElements translates a foreach within a foreach whose operations change elements of the inner
+// list. It returns false if the operations do something else.
 func (c *compiler) inElements(o *ops, f policy.ForEach, operations []operation, s *scope, outer, l path, outerLoop loop) bool {
 	depth := len(outer.whole())
 	var rests [][]string

@@ -14,15 +14,15 @@ import (
 // target is a kind, or one of its subresources, that a rule mutates.
 type target struct {
 	gvk         schema.GroupVersionKind
-	parent      schema.GroupVersionKind // of a subresource: what it belongs to
+	parent      schema.GroupVersionKind // the kind to which a subresource belongs
 	resource    string
 	subresource string
 	namespaced  bool
-	// known: the resource is known, not guessed from the kind.
+	// known: the resource is in the known types; otherwise its name is guessed from the kind.
 	known bool
 }
 
-// every reports whether the target is all kinds of a group, or all there are.
+// every reports whether the target stands for all kinds of a group, or for all kinds.
 func (t target) every() bool { return t.resource == "*" }
 
 func (t target) resources() string {
@@ -65,7 +65,7 @@ func parseKind(s string) (group, version, kind, subresource string) {
 	return "", "", "", ""
 }
 
-// targetsOf returns what a kind of a match block means among known kinds.
+// targetsOf returns the known kinds and subresources that a kind of a match block selects.
 func targetsOf(types *openapi.Types, s string) []target {
 	group, version, kind, sub := parseKind(s)
 	if kind == "" {
@@ -106,7 +106,7 @@ func targetsOf(types *openapi.Types, s string) []target {
 	return []target{{gvk: gvk, parent: gvk, resource: gvr.Resource, subresource: sub, namespaced: true}}
 }
 
-// wildcard reports whether a pattern of one star or none matches.
+// wildcard reports whether a pattern, which may contain one star, matches s.
 func wildcard(pattern, s string) bool {
 	before, after, ok := strings.Cut(pattern, "*")
 	if !ok {
@@ -115,10 +115,10 @@ func wildcard(pattern, s string) bool {
 	return len(s) >= len(before)+len(after) && strings.HasPrefix(s, before) && strings.HasSuffix(s, after)
 }
 
-// element is a step of a path to the elements of a list.
+// element is the step in a path that stands for all elements of a list.
 const element = "[]"
 
-// shape is what is known of the objects that a unit mutates.
+// shape has what is known about the objects that a unit mutates.
 type shape struct {
 	types   *openapi.Types
 	kinds   []*openapi.Kind
@@ -137,7 +137,7 @@ func newShape(types *openapi.Types, targets []target) *shape {
 	return s
 }
 
-// at returns the places of a path in all kinds, false if one of them does not have it.
+// at returns the schemas of a path in all kinds; false if a kind does not have the path.
 func (s *shape) at(path []string) ([]openapi.Place, bool) {
 	if len(path) > 0 && path[0] == oldRoot {
 		path = path[1:]
@@ -163,7 +163,7 @@ func (s *shape) at(path []string) ([]openapi.Place, bool) {
 	return out, len(out) > 0
 }
 
-// undeclared returns the first field of a path that a built-in kind does not have.
+// undeclared returns the first step of a path that a built-in kind does not declare.
 func (s *shape) undeclared(path []string) string {
 	if !s.builtin {
 		return ""
@@ -176,10 +176,10 @@ func (s *shape) undeclared(path []string) string {
 	return ""
 }
 
-// oldRoot begins the path of what is in the object before an update.
+// oldRoot is the first step of a path into the object before an update.
 const oldRoot = "\x00oldObject"
 
-// below returns a path without the root of what is no part of the object.
+// below returns the part of a path after oldRoot and the like.
 func below(path []string) []string {
 	if len(path) > 0 && (path[0] == namespaceRoot || path[0] == paramsRoot || path[0] == oldRoot) {
 		return path[1:]
@@ -205,8 +205,8 @@ func (s *shape) every(path []string, holds func(openapi.Place) bool) bool {
 	return ok && !slices.ContainsFunc(places, func(p openapi.Place) bool { return !holds(p) })
 }
 
-// sure reports whether every object that a server admits has the field at a path, if it has
-// what the field is in.
+// sure reports whether every object that a server admits has the field at a path, provided that
+// it has the field's parent.
 func (s *shape) sure(path []string) bool {
 	if path[0] == oldRoot {
 		path = path[1:]
@@ -225,7 +225,7 @@ func (s *shape) sure(path []string) bool {
 		return false
 	}
 	if last == "template" || last == "jobTemplate" || last == "spec" && len(path) > 1 || last == "containers" {
-		return true // a server refuses objects without
+		return true // required: a server refuses objects without it
 	}
 	key := strings.Join(path, "\x00")
 	if there, ok := s.there[key]; ok {
@@ -239,14 +239,14 @@ func (s *shape) sure(path []string) bool {
 	return there
 }
 
-// present reports whether a server writes a field into an object that has nothing but what
-// the field is in.
+// present reports whether a server sets a field by default in an object that has only the field's
+// parent.
 func present(k *openapi.Kind, gvk schema.GroupVersionKind, path []string) bool {
 	return normalized(k, gvk, path[:len(path)-1], path) != nil
 }
 
-// normalized returns what a server has at a path of an object that has nothing but an empty
-// object at another path.
+// normalized returns the value at path after a server has decoded an object that has only an
+// empty object at given.
 func normalized(k *openapi.Kind, gvk schema.GroupVersionKind, given, path []string) any {
 	var v any = map[string]any{}
 	for i := len(given) - 1; i >= 0; i-- {
@@ -282,7 +282,7 @@ func normalized(k *openapi.Kind, gvk schema.GroupVersionKind, given, path []stri
 	return v
 }
 
-// neverEmpty reports whether an object at a path has members whenever it is there.
+// neverEmpty reports whether an object at a path always has members if it exists.
 func (s *shape) neverEmpty(path []string) bool {
 	if !s.builtin {
 		return false
@@ -336,12 +336,12 @@ func (s *shape) scalar(path []string) string {
 	return first
 }
 
-// path is a value in an object: root is the expression of what stands at prefix.
+// path is the path of a value in an object. The expression root is the value at prefix.
 type path struct {
 	root   expr
 	prefix []string
 	steps  []string
-	// may is root as an optional, for what need not be there; without text it always is.
+	// may is root as an optional if root may be missing; it has no text if root always exists.
 	may expr
 }
 
@@ -352,7 +352,7 @@ func (p path) to(steps ...string) path {
 	return p
 }
 
-// parent is what the value is a field of.
+// parent returns the path of the value that contains p.
 func (p path) parent() path {
 	p.steps = p.steps[:len(p.steps)-1]
 	return p
@@ -372,7 +372,7 @@ func (s *shape) get(p path) expr {
 	return s.typed(p, e)
 }
 
-// read returns the expression of a value, and whether it is an optional one.
+// read returns the expression of a value, and whether that expression is an optional.
 func (s *shape) read(p path) (expr, bool) {
 	e, optional := p.root, false
 	if p.may.Text != "" {
@@ -400,7 +400,7 @@ func (s *shape) has(p path) expr {
 	return call(e, "hasValue", "bool")
 }
 
-// or returns the value, or another one if it does not exist.
+// or returns the value, or other if it does not exist.
 func (s *shape) or(p path, other expr) expr {
 	e, optional := s.read(p)
 	if !optional {
@@ -409,8 +409,8 @@ func (s *shape) or(p path, other expr) expr {
 	return call(e, "orValue", other.Type, other)
 }
 
-// refusal is why a rule is not converted. It is thrown, because it ends the whole rule from
-// anywhere in it, and caught in Policy.
+// refusal is the reason why a rule is not converted. It is a panic value, because it ends the
+// conversion of the whole rule at any depth; Policy recovers it (Rule.attempt).
 type refusal struct {
 	verdict         Verdict
 	reason, instead string

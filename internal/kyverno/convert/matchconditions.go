@@ -50,16 +50,16 @@ func isEmpty(f policy.Filter) bool {
 		len(r.Annotations) == 0 && r.Selector == nil && r.NamespaceSelector == nil && len(r.Operations) == 0
 }
 
-// matcher translates the match blocks of one rule for the targets of one unit.
+// matcher translates the match blocks of one rule for the targets of one group.
 type matcher struct {
 	shape      *shape
 	targets    []target
 	namespaced bool
-	operations []string // of the unit
+	operations []string // of the group
 }
 
-// rule returns the conditions of a rule beyond kinds, and the namespace selector if it can
-// stand in the policy's match constraints.
+// rule returns the conditions of a rule besides its kinds, and a namespace selector if the
+// policy's match constraints can contain it.
 func (m *matcher) rule(r *policy.Rule) (conds []condition, selector *metav1.LabelSelector) {
 	list, every := filters(&r.Match)
 	var alternatives []expr
@@ -131,7 +131,7 @@ func (m *matcher) exclude(x *policy.Match) []condition {
 	return []condition{{"not-excluded", not(c)}}
 }
 
-// filter returns what a filter asks for beyond kinds.
+// filter returns the conditions of a filter besides its kinds.
 func (m *matcher) filter(f policy.Filter, excluding bool) (conds []condition) {
 	add := func(name string, e expr) {
 		if e.Text != yes.Text {
@@ -220,7 +220,8 @@ func (m *matcher) operation(ops []string) expr {
 	return in(atom("request.operation", "string"), strs(wanted))
 }
 
-// name is the name that Kyverno compares: a generated one is not known yet.
+// name returns the object's name as Kyverno compares it. An object with generateName has no name
+// yet.
 func (m *matcher) name() expr {
 	e := member(member(object, "metadata", false), "name", true)
 	e = call(e, "or", "", member(member(object, "metadata", false), "generateName", true))
@@ -229,7 +230,7 @@ func (m *matcher) name() expr {
 
 func (m *matcher) namespace() expr {
 	if slices.ContainsFunc(m.targets, target.every) {
-		return atom("request.namespace", "string") // of a Namespace its own
+		return atom("request.namespace", "string") // for a Namespace, its own name
 	}
 	for _, t := range m.targets {
 		if t.gvk.Kind == "Namespace" && t.gvk.Group == "" {
@@ -245,7 +246,8 @@ func (m *matcher) namespace() expr {
 	return call(member(member(object, "metadata", false), "namespace", true), "orValue", "string", str(""))
 }
 
-// oneOf compares a string with values, which may have stars.
+// oneOf returns the condition that a string equals one of the values, which may contain
+// wildcards.
 func oneOf(e expr, values []string) expr {
 	var plain []string
 	var parts []expr
@@ -266,7 +268,8 @@ func oneOf(e expr, values []string) expr {
 	return anyOf(parts...)
 }
 
-// glob reports whether a string matches a pattern with stars. ?* is any text but none.
+// glob returns the condition that a string matches a pattern with wildcards. ?* stands for any
+// text that is not empty.
 func glob(e expr, pattern string) expr {
 	switch pattern {
 	case "*":
@@ -298,7 +301,7 @@ func regexOf(pattern string) string {
 	for i, c := range pattern {
 		switch {
 		case c == '*' && i > 0 && pattern[i-1] == '?':
-			b.WriteString("+") // of the last .
+			b.WriteString("+") // at least one character
 		case c == '*':
 			b.WriteString(".*")
 		case c == '?':
@@ -312,17 +315,19 @@ func regexOf(pattern string) string {
 	return b.String() + "$"
 }
 
-// oneOrMore finds wildcards side by side.
+// oneOrMore finds adjacent wildcards.
 var oneOrMore = regexp.MustCompile(`[*?]*\*[*?]*`)
 
-// labelLike reports whether one of some labels or annotations has a name and a value like patterns.
+// labelLike returns the condition that a label or annotation exists whose name and value match
+// patterns.
 func labelLike(all expr, name, value string) expr {
 	k := atom("k", "string")
 	is := celgen.All(glob(k, name), oneOf(atom(all.Within(celgen.BindMember)+"[k]", "string"), []string{value}))
 	return call(all, "exists", "bool", k, is)
 }
 
-// text compares a string of the object with a value, which may have stars.
+// text returns the condition that a string of the object matches a value, which may contain
+// wildcards.
 func (m *matcher) text(p path, value string) expr {
 	if strings.ContainsAny(value, "*?") {
 		if value == "*" {

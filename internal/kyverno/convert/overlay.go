@@ -11,53 +11,56 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// What a node of a patch does.
+// action says how a node of a patch changes its field.
 type action int
 
 const (
-	set     action = iota // a scalar, or a list that is replaced
-	add                   // the same where nothing is, for +()
-	drop                  // null
-	inside                // fields of an object
-	merge                 // elements of a list with a key
-	forEach               // elements that are there
-	copied                // all members of a map
+	set     action = iota // write a scalar, or replace a list
+	add                   // set if the field is missing: +()
+	drop                  // remove: null
+	inside                // change the fields of an object
+	merge                 // merge elements of a list by a key
+	forEach               // change existing elements
+	copied                // copy all members of a map
 )
 
-// node is a part of a patch.
+// node is the part of a patch for one field.
 type node struct {
 	action action
 	name   string
-	value  any // of set and add; with exprs for variables
+	value  any // for set and add; exprs stand for variables
 	fields []*node
-	// keys are those of elements, for merge; each is the fields of one.
+	// elements are the list elements for merge, each a list of its fields.
 	elements [][]*node
 	listKeys []string
-	// names is the name of a label or an annotation that a variable makes; name is what stands for it.
+	// names is the name of a label or annotation if the name contains a variable; name is then a
+	// placeholder for it.
 	names *expr
-	// at is the loop of forEach, and where says for which elements.
+	// at and loop are the path and the variable of an element, and where the condition on it, for
+	// forEach.
 	at    path
 	loop  string
 	where expr
-	// must says that the list has to be there: Kyverno fails if it is not, and so does the policy.
+	// must: if the list is missing, Kyverno fails, and so does the policy.
 	must bool
 }
 
-// overlay understands a patchStrategicMerge.
+// overlay translates a patchStrategicMerge.
 type overlay struct {
 	*scope
 	conds []condition
 	notes func(Verdict, effect, string)
-	// each is the foreach that the patch is in; nil if there is none.
+	// each is the foreach around the patch; nil if there is none.
 	each *eachElement
-	// unneeded are those of fallible that stand in +(), and so are not read where there is a value.
+	// unneeded are values of fallible that are read within +() only, and so are not read if the
+	// field exists.
 	unneeded []string
 }
 
-// eachElement is the element of a foreach, whose elements a patch names by their name.
+// eachElement is the current element of a foreach; the patch selects it by its name.
 type eachElement struct {
 	list     path
-	lists    [][]string // all lists that the foreach goes through
+	lists    [][]string // all lists that the foreach visits
 	loop     string
 	at       path
 	optional bool // the list may be missing
@@ -67,7 +70,7 @@ type eachElement struct {
 
 var anchorPattern = regexp.MustCompile(`^([+<=X^])?\((.+)\)$`)
 
-// anchor cuts a key into its anchor, "" for none and "()" for the conditional one, and name.
+// anchor divides a key into its anchor ("" for none, "()" for the conditional one) and the name.
 func anchor(key string) (kind, name string) {
 	key = strings.TrimSpace(key)
 	m := anchorPattern.FindStringSubmatch(key)
@@ -80,14 +83,14 @@ func anchor(key string) (kind, name string) {
 	return m[1], m[2]
 }
 
-// keyOf is what kustomize merges the elements of a list by.
+// keyOf has the keys by which kustomize merges the elements of lists.
 var keyOf = map[string][]string{
 	"containers": {"name"}, "initContainers": {"name"}, "ephemeralContainers": {"name"}, "env": {"name"}, "volumes": {"name"},
 	"imagePullSecrets": {"name"}, "volumeMounts": {"mountPath"}, "hostAliases": {"ip"}, "volumeDevices": {"devicePath"},
 	"topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"},
 }
 
-// keysOf is keyOf, with lists that have other keys in other places.
+// keysOf returns keyOf for a list at a path: some lists have other keys elsewhere.
 func (o *overlay) keysOf(name string, at path) []string {
 	if !o.shape.builtin {
 		return nil
@@ -98,10 +101,10 @@ func (o *overlay) keysOf(name string, at path) []string {
 	return keyOf[name]
 }
 
-// merged are other lists that kustomize merges, of which nothing here knows how.
+// merged are lists that kustomize merges in ways that this package does not know.
 var merged = []string{"ports", "finalizers", "ownerReferences", "secrets", "conditions", "subsets", "resourceClaims", "taints", "podCIDRs"}
 
-// fields understands the fields of an object at a path.
+// fields translates the fields of a patch for the object at a path.
 func (o *overlay) fields(m map[string]any, at path) []*node {
 	var out []*node
 	for _, key := range celgen.FieldOrder(stripped(m)) {
@@ -151,7 +154,7 @@ func (o *overlay) fields(m map[string]any, at path) []*node {
 	return out
 }
 
-// stripped has the names of a map without anchors, for their order.
+// stripped returns m with the anchors removed from its keys, which decides their order.
 func stripped(m map[string]any) map[string]any {
 	out := map[string]any{}
 	for k := range m {
@@ -178,8 +181,8 @@ func label(s string) string {
 	return strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(s, "-"), "-")
 }
 
-// plainValue returns a value without the anchors in it, which all have to be +(), and without
-// empty objects, which Kyverno drops. It returns nil for nothing.
+// plainValue returns a value of +() anchors without the anchors, and without empty objects, which
+// Kyverno drops. All anchors in it have to be +(). It returns nil if nothing is left.
 func plainValue(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -212,7 +215,7 @@ func plainValue(v any) any {
 	return v
 }
 
-// anchored reports whether Kyverno finds an anchor in a value.
+// anchored reports whether Kyverno would find an anchor in a value.
 func anchored(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -244,7 +247,7 @@ func global(v any) bool {
 	return false
 }
 
-// holds is the condition of an anchor.
+// holds returns the condition of an anchor: that the value at p matches want.
 func (o *overlay) holds(p path, want any) expr {
 	if bad := o.shape.undeclared(p.whole()); bad != "" {
 		refuse("there is no field %s", bad)
@@ -297,7 +300,8 @@ func (o *overlay) holds(p path, want any) expr {
 	return no
 }
 
-// boolean compares a boolean with a pattern such as "!true": Kyverno takes it for a text.
+// boolean returns the condition that a boolean matches a pattern such as "!true": Kyverno
+// compares booleans as texts.
 func (o *overlay) boolean(p path, pattern string) expr {
 	if strings.ContainsAny(pattern, "<>") {
 		refuse("a condition with operators: %q", pattern)
@@ -326,7 +330,7 @@ func (o *overlay) boolean(p path, pattern string) expr {
 
 var numberPattern = regexp.MustCompile(`^(>=|<=|>|<|!|)\s*(-?\d{1,18})$`)
 
-// number compares an integer with a pattern such as >2, 1-5, or 1 | 2.
+// number returns the condition that an integer matches a pattern such as >2, 1-5, or 1 | 2.
 func (o *overlay) number(p path, pattern string) expr {
 	v, optional := o.shape.read(p)
 	there := yes
@@ -357,8 +361,8 @@ func (o *overlay) number(p path, pattern string) expr {
 	return anyOf(alternatives...)
 }
 
-// like compares a text with a pattern: alternatives are separated by |, and what must hold together
-// by &; ! negates.
+// like returns the condition that a text matches a pattern: | separates alternatives, & joins
+// patterns that all have to match, and ! negates.
 func (o *overlay) like(p path, pattern string) expr {
 	if strings.ContainsAny(pattern, "<>") || rangePattern.MatchString(pattern) {
 		refuse("a condition with operators: %q", pattern)
@@ -403,7 +407,7 @@ func (o *overlay) field(name string, v any, at path) *node {
 	case map[string]any:
 		fields := o.fields(v, at)
 		if len(fields) == 0 {
-			return nil // Kyverno drops what has nothing but conditions
+			return nil // Kyverno drops an object that contains only conditions
 		}
 		return &node{action: inside, name: name, fields: fields}
 	case []any:
@@ -422,7 +426,7 @@ func (o *overlay) field(name string, v any, at path) *node {
 	return &node{action: set, name: name, value: v}
 }
 
-// copied is a map, such as labels, whose members a variable has.
+// copied returns a node for a map, such as labels, whose members all come from a variable.
 func (o *overlay) copied(name, text string) *node {
 	m := variable.FindStringSubmatch(text)
 	if m == nil || m[0] != text || hasVariable(m[1]) {
@@ -434,17 +438,18 @@ func (o *overlay) copied(name, text string) *node {
 	}
 	n := &node{action: copied, name: name, value: all}
 	for _, key := range without {
-		n.fields = append(n.fields, &node{action: drop, name: key}) // Kyverno removes what merge() has as null
+		n.fields = append(n.fields, &node{action: drop, name: key}) // merge() with null removes a member
 	}
 	return n
 }
 
-// either is an optional value for a field that keeps what it has if there is none: Kyverno takes
-// null for missing.
+// either is an optional value that Kyverno takes for null if it is missing; the field then keeps
+// its value.
 type either struct{ expr }
 
-// mayMiss is text for a field, but allows a || b of which both are missing: Kyverno then writes null, which
-// removes the field. That does nothing if the field is one of them.
+// mayMiss translates the text of a field like text does, and also accepts a || b where both may
+// be missing. In that case Kyverno writes null, which removes the field. That has no effect if
+// the field is one of the two values, so other fields are refused.
 func (s *scope) mayMiss(t string, at path) any {
 	if m := variable.FindStringSubmatch(t); m != nil && m[0] == t && !hasVariable(m[1]) && strings.Contains(m[1], "||") {
 		if v := s.query(m[1]); v.either != nil {
@@ -457,7 +462,7 @@ func (s *scope) mayMiss(t string, at path) any {
 	return s.fits(s.text(t), at)
 }
 
-// fits refuses a variable whose type is not that of its field.
+// fits refuses a variable whose type differs from that of its field.
 func (s *scope) fits(e expr, at path) expr {
 	if typ := s.shape.scalar(at.whole()); typ != "" && e.Type != "" && e.Type != typ {
 		refuse("a value of type %s for %s, which is a %s", e.Type, show(at.whole()), typ)
@@ -514,8 +519,8 @@ func plainList(v []any) any {
 	return out
 }
 
-// some understands the one element of a list that has anchors, or that names the element of a
-// foreach.
+// some translates the only element of a list in a patch if it has anchors, or selects the element
+// of a foreach by name.
 func (o *overlay) some(name string, m map[string]any, at path, keyed []string, own bool) *node {
 	if !slices.Equal(keyed, []string{"name"}) {
 		refuse("an anchor in %s, which Kyverno does not merge by name", name)
@@ -596,7 +601,7 @@ func conditional(v any) bool {
 	return false
 }
 
-// exactName reports whether the element is chosen by one name.
+// exactName reports whether the element is selected by one exact name.
 func exactName(m map[string]any) bool {
 	s, ok := m["(name)"].(string)
 	return ok && !strings.ContainsAny(s, "*?!|&")
@@ -606,7 +611,7 @@ func hasAdd(nodes []*node) bool {
 	return slices.ContainsFunc(nodes, func(n *node) bool { return n.action == add || hasAdd(n.fields) })
 }
 
-// always reports whether a patch of an element has something to write whatever there is.
+// always reports whether a patch of an element always writes something.
 func always(nodes []*node) bool {
 	return slices.ContainsFunc(nodes, func(n *node) bool {
 		if n.action == inside || n.action == forEach {
@@ -617,7 +622,7 @@ func always(nodes []*node) bool {
 	})
 }
 
-// only returns the conditions of an element that has global anchors and nothing to write.
+// only returns the conditions of an element that has only global anchors.
 func (o *overlay) only(m map[string]any, at path) []expr {
 	var out []expr
 	for _, k := range sortedKeys(m) {
@@ -637,7 +642,8 @@ func (o *overlay) only(m map[string]any, at path) []expr {
 	return out
 }
 
-// atomic reports whether a merge refuses to write a path.
+// atomic reports whether an apply configuration cannot write below a path, because a merge treats
+// the value as a whole.
 func (s *shape) atomic(p []string) bool {
 	places, ok := s.at(p)
 	return !ok || slices.ContainsFunc(places, openapi.Place.Atomic)

@@ -17,8 +17,8 @@ import (
 
 var operationVariable = regexp.MustCompile(`^\{\{\s*request\.operation\s*(\|\|\s*'[A-Z]*'\s*)?\}\}$`)
 
-// operationsOf returns the operations for which a condition on the request's operation holds,
-// false if it is about something else.
+// operationsOf returns the operations for which a condition on the request's operation holds;
+// false if the condition is about something else.
 func operationsOf(c policy.Condition) ([]string, bool) {
 	key, _ := c.Key.(string)
 	if !operationVariable.MatchString(strings.TrimSpace(key)) {
@@ -61,8 +61,8 @@ func operationsOf(c policy.Condition) ([]string, bool) {
 	return out, true
 }
 
-// splitOperations takes the conditions on the operation out of preconditions, where they are
-// conditions of their own.
+// splitOperations removes the conditions on the operation from preconditions, and returns the
+// operations that they select.
 func splitOperations(c *policy.Conditions) (rest *policy.Conditions, ops []string) {
 	ops = []string{"CREATE", "UPDATE"}
 	if c == nil {
@@ -88,7 +88,7 @@ func splitOperations(c *policy.Conditions) (rest *policy.Conditions, ops []strin
 	return rest, ops
 }
 
-// operationLate reports whether a condition on the operation stands behind another one.
+// operationLate reports whether a condition on the operation comes after another condition.
 func operationLate(c *policy.Conditions) bool {
 	if c == nil {
 		return false
@@ -119,7 +119,8 @@ func (s *scope) conditions(c *policy.Conditions) []condition {
 	}
 	parts, fails := s.parts(c.All)
 	if len(parts) > 0 && slices.Contains(fails[:len(fails)-1], true) {
-		// A server takes a condition that does not hold for more than one that fails.
+		// For an API server, a condition that is false counts even if another one fails; Kyverno
+		// stops at the first error.
 		e := inOrder(parts, fails, all, func(first, rest expr) expr { return when(first, rest, no) })
 		return append(out, condition{"preconditions", e})
 	}
@@ -129,7 +130,7 @@ func (s *scope) conditions(c *policy.Conditions) []condition {
 	return slices.DeleteFunc(out, func(c condition) bool { return c.expr.Text == yes.Text })
 }
 
-// parts translates conditions, and says which can fail.
+// parts translates conditions, and reports which of them can fail.
 func (s *scope) parts(list []policy.Condition) (parts []expr, fails []bool) {
 	for _, each := range list {
 		before := 0
@@ -142,8 +143,9 @@ func (s *scope) parts(list []policy.Condition) (parts []expr, fails []bool) {
 	return parts, fails
 }
 
-// inOrder joins conditions as Kyverno evaluates them: one after the other, and an error ends it.
-// && and || of CEL would pass over the error of one if another decides.
+// inOrder joins conditions in the order in which Kyverno evaluates them, where the first error
+// ends the evaluation. CEL's && and || would ignore the error of one condition if another
+// decides.
 func inOrder(parts []expr, fails []bool, join func(...expr) expr, chain func(first, rest expr) expr) expr {
 	for i := range parts[:len(parts)-1] {
 		if fails[i] {
@@ -154,12 +156,12 @@ func inOrder(parts []expr, fails []bool, join func(...expr) expr, chain func(fir
 	return join(parts...)
 }
 
-// keysCall finds {{ element.keys(@) }}, with which policies ask for a field.
+// keysCall finds {{ element.keys(@) }}, with which policies test whether a field exists.
 var keysCall = regexp.MustCompile(`^\{\{\s*(?:element\.keys\(@\)|keys\(element\))\s*\}\}$`)
 
 func (s *scope) condition(c policy.Condition) expr {
 	op := c.Operator
-	// Which fields an element has.
+	// A test whether an element has one of some fields.
 	if key, ok := c.Key.(string); ok && keysCall.MatchString(key) && op == "AnyIn" {
 		if name, ok := c.Value.(string); ok && isField(name) {
 			return s.hasField(name)
@@ -199,10 +201,11 @@ func (s *scope) condition(c policy.Condition) expr {
 
 var signs = map[string]string{"GreaterThan": ">", "GreaterThanOrEquals": ">=", "LessThan": "<", "LessThanOrEquals": "<="}
 
-// mirrored are operators that say the same of their sides the other way around.
+// mirrored maps operators to those that have the same meaning if the sides are exchanged.
 var mirrored = map[string]string{"GreaterThan": "LessThan", "GreaterThanOrEquals": "LessThanOrEquals", "LessThan": "GreaterThan", "LessThanOrEquals": "GreaterThanOrEquals"}
 
-// ordered compares sizes: durations if one side is one, else quantities, else numbers.
+// ordered compares two values by size: as durations if one side is a duration, otherwise as
+// quantities or numbers.
 func (s *scope) ordered(key, val operand, op string) expr {
 	if key.constant {
 		key, val, op = val, key, mirrored[op]
@@ -245,7 +248,7 @@ func (s *scope) ordered(key, val operand, op string) expr {
 	return no
 }
 
-// durations compares a text with a duration. A text that is none compares with nothing.
+// durations compares a text with a duration. The condition is false if the text is no duration.
 func (s *scope) durations(key, val operand, op string) expr {
 	if key.constant {
 		key, val, op = val, key, mirrored[op]
@@ -270,8 +273,8 @@ type operand struct {
 	value    any    // of a constant
 	elem     string // the type of the elements of a list
 	quantity bool   // a quantity of the schema
-	sure     bool   // there is no default for it
-	at       string // its field, as show writes it; "" if it is not known
+	sure     bool   // it has no default
+	at       string // the field that it reads, as show prints it; "" if not known
 }
 
 // operand translates a side of a condition.
@@ -281,7 +284,7 @@ func (s *scope) operand(v any) operand {
 		if m := variable.FindStringSubmatch(t); m != nil && m[0] == t {
 			v := s.query(m[1])
 			if v.optional && v.expr.Type == "string" && v.path == nil {
-				// What is missing equals no text but none.
+				// A missing value equals only the empty text.
 				return operand{expr: call(v.expr, "orValue", "string", str(""))}
 			}
 			at := ""
@@ -310,14 +313,14 @@ func (s *scope) operand(v any) operand {
 	return operand{expr: literal(v), constant: true, value: v}
 }
 
-// setIn compares a list with values, element by element.
+// setIn compares a list with values, one element at a time.
 func (s *scope) setIn(key, val operand, c policy.Condition) expr {
 	x := atom(elementOf(sum(key.expr, val.expr)), key.elem)
 	if key.constant {
 		x = atom(elementOf(val.expr), "string")
 	}
 	var is expr
-	var only []string // what the elements are compared with, if that is one plain text
+	var only []string // texts to which the elements are compared, if they are all plain
 	switch {
 	case key.elem != "string" && key.elem != "int":
 		refuse("%s of a list of what is not known to be texts", c.Operator)
@@ -344,7 +347,7 @@ func (s *scope) setIn(key, val operand, c policy.Condition) expr {
 		switch each := x; {
 		case key.elem == "int":
 			is = oneOf(fn("string", "string", each), texts)
-		case c.Operator == "In" || c.Operator == "NotIn": // they know no patterns
+		case c.Operator == "In" || c.Operator == "NotIn": // these operators know no patterns
 			is = celgen.Among(each, texts)
 		default:
 			is = oneOf(each, texts)
@@ -379,7 +382,7 @@ func (s *scope) setIn(key, val operand, c policy.Condition) expr {
 
 var rangePattern = regexp.MustCompile(`^[-+]?\d+(\.\d+)?[A-Za-z]*!?-[-+]?\d+(\.\d+)?[A-Za-z]*$`)
 
-// looksOtherwise reports whether Kyverno reads a text as a range or as JSON.
+// looksOtherwise reports whether Kyverno takes a text for a range or for JSON.
 func looksOtherwise(text string) bool {
 	return rangePattern.MatchString(text) || json.Valid([]byte(text))
 }
@@ -396,7 +399,7 @@ func (s *scope) hasField(name string) expr {
 	return typedBool(s.shape.has(p))
 }
 
-// comparesOtherwise says why Kyverno does not compare a text as a text.
+// comparesOtherwise returns the reason why Kyverno does not compare a text as plain text.
 func comparesOtherwise(text string) string {
 	if _, err := resource.ParseQuantity(text); err == nil {
 		return fmt.Sprintf("Kyverno compares %q as a quantity", text)
@@ -503,7 +506,7 @@ func (s *scope) isIn(key, val operand, c policy.Condition) expr {
 			refuse("%s of %v", c.Operator, key.value)
 		}
 		if strings.HasPrefix(val.Text, "params.") {
-			// People keep lists as JSON in a ConfigMap.
+			// People keep lists as JSON texts in ConfigMaps.
 			s.note(Differs, decidesBy("params.", isRead), "Kyverno reads the value as a list in JSON, else as a pattern or a range such as 1-5; the policy looks for the text, or for it in quotes")
 			return anyOf(equal(val.expr, key.expr), call(val.expr, "contains", "bool", sum(str("\""), key.expr, str("\""))))
 		}

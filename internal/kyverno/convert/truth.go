@@ -6,7 +6,8 @@ import (
 	jmespath "github.com/kyverno/go-jmespath"
 )
 
-// truth is whether JMESPath takes a value for true: what is empty is not.
+// truth returns the condition that JMESPath takes a value for true: that it is not empty, null or
+// false.
 func (s *scope) truth(n jmespath.ASTNode) expr {
 	switch n.NodeType {
 	case jmespath.ASTNotExpression:
@@ -30,7 +31,7 @@ func (s *scope) truth(n jmespath.ASTNode) expr {
 		return not(equal(s.orElse(v, str("")), str("")))
 	case "map":
 		if v.path != nil {
-			// An empty object counts as false.
+			// JMESPath takes an empty object for false.
 			if s.notes != nil && !s.shape.neverEmpty(v.path.whole()) {
 				s.notes(Differs, finds(show(v.path.whole()), isBlank), fmt.Sprintf("Kyverno takes an empty %s for a missing one", show(v.path.steps)))
 			}
@@ -47,7 +48,7 @@ func (s *scope) truth(n jmespath.ASTNode) expr {
 	return no
 }
 
-// decides reports whether an expression is true or false, whatever it is about.
+// decides reports whether an expression always returns true or false.
 func decides(n jmespath.ASTNode) bool {
 	switch n.NodeType {
 	case jmespath.ASTNotExpression, jmespath.ASTComparator:
@@ -63,7 +64,8 @@ func decides(n jmespath.ASTNode) bool {
 	return false
 }
 
-// comparison is a == b and the like, of which one side is a literal. What is missing is null.
+// comparison translates a == b and the like, where one side is a literal. A missing value counts
+// as null.
 func (s *scope) comparison(n jmespath.ASTNode) expr {
 	op := fmt.Sprint(n.Value)
 	left, right := n.Children[0], n.Children[1]
@@ -100,7 +102,8 @@ func (s *scope) comparison(n jmespath.ASTNode) expr {
 	return s.compared(op, v, literal(ints(right.Value)))
 }
 
-// literalText is the text of a variable within a variable, '{{x}}'; without text if n is none.
+// literalText returns the text of a nested variable, '{{x}}'; the result has no text if n is
+// none.
 func (s *scope) literalText(n jmespath.ASTNode) expr {
 	if name, ok := n.Value.(string); ok && n.NodeType == jmespath.ASTField {
 		if _, nested := s.nested[name]; nested {
@@ -152,7 +155,7 @@ func (s *scope) compared(op string, v value, want expr) expr {
 	return is
 }
 
-// must is the value as plain returns it, where a condition says that it is there.
+// must returns the value for a place where a condition has made sure that it exists.
 func (s *scope) must(v value) expr {
 	switch {
 	case v.path != nil:

@@ -11,7 +11,7 @@ import (
 
 var called = regexp.MustCompile(`\b([a-z_]+)\(`)
 
-// uses says which constructs a rule has, in words of Kyverno's documentation.
+// uses returns the constructs that a rule uses, in the terms of Kyverno's documentation.
 func uses(r *policy.Rule) []string {
 	var out []string
 	add := func(has bool, what string) {

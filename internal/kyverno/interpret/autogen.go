@@ -10,18 +10,19 @@ import (
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
-// made is a rule as Kyverno runs it: one of the policy, or one that it made for controllers of
-// Pods.
+// made is a rule as Kyverno runs it: a rule of the policy, or one that Kyverno generated from it
+// for controllers of Pods.
 type made struct {
 	policy.Rule
 	of    string // the name of the rule in the policy
 	whole any    // the rule as JSON values
 }
 
-// controllersAnnotation names the controllers for which Kyverno makes rules.
+// controllersAnnotation lists the controllers for which Kyverno generates rules.
 const controllersAnnotation = "pod-policies.kyverno.io/autogen-controllers"
 
-// controllers are the kinds for which Kyverno makes rules, as a match names them.
+// controllers maps kinds for which Kyverno generates rules to the form in which a match block
+// names them.
 var controllers = map[string]string{
 	"DaemonSet": "apps/v1/DaemonSet", "Deployment": "apps/v1/Deployment", "Job": "batch/v1/Job", "StatefulSet": "apps/v1/StatefulSet",
 	"ReplicaSet": "apps/v1/ReplicaSet", "ReplicationController": "v1/ReplicationController", "CronJob": "batch/v1/CronJob",
@@ -62,8 +63,8 @@ func anyMap(m map[string]string) map[string]any {
 	return out
 }
 
-// makesRules reports whether Kyverno makes rules for a policy at all. One rule that stands against
-// it is enough that it does not.
+// makesRules reports whether Kyverno generates rules for a policy at all. A single rule that does
+// not allow it prevents it for all.
 func makesRules(s *policy.Spec) bool {
 	pods := false
 	suits := func(f policy.Filter) bool {
@@ -135,7 +136,8 @@ func kindsOf(m *policy.Match) []string {
 	return out
 }
 
-// rulesFor returns what Kyverno makes of a rule for controllers, and of that for CronJobs.
+// rulesFor returns the rules that Kyverno generates from r: for the given controllers, and for
+// CronJobs from that rule.
 func rulesFor(r policy.Rule, kinds []string) (out []made) {
 	about := kindsOf(&r.Match)
 	excluded := kindsOf(r.Exclude)
@@ -171,8 +173,8 @@ func rulesFor(r policy.Rule, kinds []string) (out []made) {
 	return out
 }
 
-// wrapped returns a rule for other kinds, with its overlays below spec and key. Of a foreach only
-// the list, the context, the preconditions and the overlay remain.
+// wrapped returns a rule for other kinds, with its overlays nested below spec and key. Of a
+// foreach, Kyverno keeps only the list, the context, the preconditions and the overlay.
 func wrapped(r policy.Rule, key string, kinds []string, every bool) *policy.Rule {
 	named := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -229,8 +231,8 @@ func wrapped(r policy.Rule, key string, kinds []string, every bool) *policy.Rule
 	return &r
 }
 
-// rewritten returns a rule in which each expression about a Pod is about the template at path: a
-// replacement in the text of the whole rule.
+// rewritten returns a rule whose expressions about a Pod are about the template at path instead.
+// Kyverno replaces text in the whole rule.
 func rewritten(r policy.Rule, path string) policy.Rule {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -252,7 +254,7 @@ func rewritten(r policy.Rule, path string) policy.Rule {
 	return out
 }
 
-// preconditionsOf reads the two forms of preconditions, of which the older is a list.
+// preconditionsOf parses preconditions, which older policies write as a list.
 func preconditionsOf(raw any) (*policy.Conditions, error) {
 	if raw == nil {
 		return nil, nil

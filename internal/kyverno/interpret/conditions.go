@@ -15,8 +15,8 @@ import (
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
-// holds reports whether preconditions hold. Of any, those after the first that holds are not
-// evaluated; of all, those after the first that does not.
+// holds reports whether preconditions hold. It evaluates the conditions of any up to the first
+// that holds, and those of all up to the first that does not.
 func (s *scope) holds(c *policy.Conditions) (bool, error) {
 	if c == nil {
 		return true, nil
@@ -61,7 +61,7 @@ func (s *scope) condition(c policy.Condition) (bool, error) {
 		return member(op, key, value), nil
 	case "greaterthan", "greaterthanorequals", "lessthan", "lessthanorequals":
 		if c.Operator != canonical[op] {
-			return false, nil // it does not know itself
+			return false, nil // Kyverno does not apply it in another spelling
 		}
 		return order(op, key, value), nil
 	case "durationgreaterthan", "durationgreaterthanorequals", "durationlessthan", "durationlessthanorequals":
@@ -75,14 +75,15 @@ func (s *scope) condition(c policy.Condition) (bool, error) {
 	return false, fmt.Errorf("the operator %q", c.Operator)
 }
 
-// canonical are the names of operators that Kyverno recognizes in any case, but obeys only in this.
+// canonical maps operators in lower case to their right spelling: Kyverno accepts operators in
+// any case, but applies them only in this one.
 var canonical = map[string]string{
 	"greaterthan": "GreaterThan", "greaterthanorequals": "GreaterThanOrEquals", "lessthan": "LessThan", "lessthanorequals": "LessThanOrEquals",
 	"durationgreaterthan": "DurationGreaterThan", "durationgreaterthanorequals": "DurationGreaterThanOrEquals",
 	"durationlessthan": "DurationLessThan", "durationlessthanorequals": "DurationLessThanOrEquals",
 }
 
-// number returns a number as JSON values and expressions have it.
+// number returns v as a float64 if it is a number, as JSON or an expression returns it.
 func number(v any) (n float64, ok bool) {
 	switch v := v.(type) {
 	case float64:
@@ -95,8 +96,8 @@ func number(v any) (n float64, ok bool) {
 	return 0, false
 }
 
-// durations returns both as durations, if one of them is one in text, and the other one too or a
-// number of seconds.
+// durations returns both values as durations. ok is false unless one is a text with a duration,
+// and the other one too or a number of seconds.
 func durations(key, value any) (a, b time.Duration, ok bool) {
 	inText := func(v any) (time.Duration, bool) {
 		s, ok := v.(string)
@@ -157,7 +158,7 @@ func equals(key, value any) bool {
 	return numbersEqual(key, value)
 }
 
-// numbersEqual compares a number with a number, or with a text that has one.
+// numbersEqual compares a number with another one, or with a text that contains a number.
 func numbersEqual(key, value any) bool {
 	k, ok := number(key)
 	if !ok {
@@ -176,7 +177,8 @@ func numbersEqual(key, value any) bool {
 	return ok && v == k
 }
 
-// differ is not the opposite of equals for a key of no known type, and for an empty value.
+// differ returns the opposite of equals, except for a key of an unknown type and for an empty
+// value.
 func differ(key, value any) bool {
 	switch k := key.(type) {
 	case nil:
@@ -191,7 +193,7 @@ func differ(key, value any) bool {
 	return !equals(key, value)
 }
 
-// member decides the operators about lists. op is in lower case.
+// member evaluates the operators about lists, such as AnyIn. op is in lower case.
 func member(op string, key, value any) bool {
 	not := strings.Contains(op, "not")
 	switch k := key.(type) {
@@ -211,7 +213,7 @@ func member(op string, key, value any) bool {
 	return false
 }
 
-// memberOnce decides In and NotIn, which are older. op is in lower case.
+// memberOnce evaluates the older operators In and NotIn. op is in lower case.
 func memberOnce(op string, key, value any) bool {
 	not := op == "notin"
 	switch k := key.(type) {
@@ -234,7 +236,7 @@ func memberOnce(op string, key, value any) bool {
 			}
 		case string:
 			if len(k) == 1 && k[0] == v {
-				return true // of both operators
+				return true // for In and NotIn alike
 			}
 			if json.Unmarshal([]byte(v), &l) != nil {
 				return false
@@ -254,7 +256,7 @@ func memberOnce(op string, key, value any) bool {
 	return false
 }
 
-// withinOnce is within for In and NotIn.
+// withinOnce is within for the operators In and NotIn.
 func withinOnce(key string, value any) (in, ok bool) {
 	s, isText := value.(string)
 	if !isText || like(s, key) {
@@ -267,8 +269,8 @@ func withinOnce(key string, value any) (in, ok bool) {
 	return slices.Contains(l, key), true
 }
 
-// within reports whether a text is one of a value: a list, a text that is a list in JSON, a range
-// or a pattern. ok is false if the value is nothing of that.
+// within reports whether key is in value, which may be a list, a text with a list in JSON, a
+// range or a pattern. ok is false if value is none of these.
 func within(key string, value any) (in, ok bool) {
 	switch v := value.(type) {
 	case []any:
@@ -286,7 +288,7 @@ func within(key string, value any) (in, ok bool) {
 	return false, false
 }
 
-// listed reads a text as a list of texts in JSON, or takes it as the one element of one.
+// listed returns the list of texts that s contains in JSON, or s itself as the only element.
 func listed(s string) (l []string, ok bool) {
 	if !json.Valid([]byte(s)) {
 		return []string{s}, true
@@ -342,7 +344,7 @@ func members(op string, keys []string, value any) bool {
 	return false
 }
 
-// order decides the operators about size.
+// order evaluates the operators that compare sizes.
 func order(op string, key, value any) bool {
 	if k, ok := key.(string); ok {
 		if a, b, ok := durations(k, value); ok {

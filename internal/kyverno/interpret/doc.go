@@ -1,14 +1,15 @@
 // Package interpret answers one question: what does a mutate rule of Kyverno do to an object?
 //
-// It is a second opinion about package convert, so it shares nothing with that package but the
-// reader of policies, and it is written from what Kyverno 1.19.1 does and not from what the
-// converter makes of it. Kyverno itself is not linked. test/kyverno holds the interpreter against
-// Kyverno's own engine.
+// It checks the results of package convert. So it shares no code with that package except the
+// reader of policies, and it follows what Kyverno 1.19.1 does, not what the converter makes of
+// it. Kyverno itself is not linked. test/kyverno compares the interpreter with Kyverno's own
+// engine.
 //
-// Where the interpreter does not know what Kyverno does, it says so with an Unknown and never
-// guesses. It interprets rules of ClusterPolicy and Policy. MutatingPolicies have CEL expressions,
-// which the converted policy has, too: another evaluation of the same text proves nothing.
+// Where the interpreter does not know what Kyverno does, it returns an Unknown and does not
+// guess. It interprets rules of ClusterPolicy and Policy only. A MutatingPolicy has CEL
+// expressions, which the converted policy repeats: evaluating the same text again would prove
+// nothing.
 //
-// Start with New. Rules that Kyverno makes for controllers are in autogen.go, the names that a rule
-// can use in scope.go, variables in text in substitute.go, overlays in overlay.go and merge.go.
+// Start with New. autogen.go has the rules that Kyverno generates for controllers, scope.go the
+// names that a rule can use, substitute.go variables in texts, overlay.go and merge.go overlays.
 package interpret

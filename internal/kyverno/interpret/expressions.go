@@ -6,11 +6,11 @@ import (
 	jmespath "github.com/kyverno/go-jmespath"
 )
 
-// maxKept is how many expressions are kept. Texts of objects can be parts of expressions, so that
-// there can be more than a policy has.
+// maxKept bounds the cached expressions. Expressions can contain texts of objects, so there can
+// be more of them than a policy has.
 const maxKept = 1000
 
-// expressions are those of a policy that are parsed, by their text.
+// expressions caches the parsed expressions of a policy by their text.
 type expressions struct {
 	queries  map[string]jmespath.ASTNode
 	mentions map[string]*regexp.Regexp
@@ -20,7 +20,7 @@ func newExpressions() *expressions {
 	return &expressions{queries: map[string]jmespath.ASTNode{}, mentions: map[string]*regexp.Regexp{}}
 }
 
-// query returns an expression that check lets pass.
+// query returns a parsed expression that check accepts.
 func (e *expressions) query(text string) (jmespath.ASTNode, error) {
 	return kept(e.queries, text, func() (jmespath.ASTNode, error) {
 		query, err := jmespath.NewParser().Parse(text)
@@ -31,14 +31,14 @@ func (e *expressions) query(text string) (jmespath.ASTNode, error) {
 	})
 }
 
-// mention returns what matches expressions that mention a variable.
+// mention returns a pattern for expressions that use a variable.
 func (e *expressions) mention(name string) (*regexp.Regexp, error) {
 	return kept(e.mentions, name, func() (*regexp.Regexp, error) {
 		return regexp.Compile(`(?:\A|\z|\s|[^.0-9A-Za-z])` + name + `\b`)
 	})
 }
 
-// kept returns what is in all by a text, or else what f makes of it.
+// kept returns the cached value for a text, or the result of f, which it caches.
 func kept[T any](all map[string]T, text string, f func() (T, error)) (T, error) {
 	found, ok := all[text]
 	if ok {

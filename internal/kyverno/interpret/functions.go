@@ -24,17 +24,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// undecided are functions that depend on chance, a clock or a network, and such that this package
-// does not have.
+// undecided are functions whose result depends on chance, a clock or a network, or that this
+// package does not implement.
 var undecided = map[string]bool{
 	"random": true, "time_now": true, "time_now_utc": true, "time_since": true, "x509_decode": true, "is_external_url": true,
 	"semver_compare": true,
 }
 
-// arguments are those of a call.
+// arguments are the arguments of a call.
 type arguments []any
 
-// badCall ends a call with an error, as which Kyverno sees it.
+// badCall is panicked with to end a call with an error. Kyverno would see the same error.
 type badCall struct{ error }
 
 func (a arguments) text(i int) string {
@@ -94,8 +94,8 @@ func (a arguments) regexp(i int) *regexp.Regexp {
 	return r
 }
 
-// bounded returns the text and the replacement of a regular expression, if not even a match at each
-// character makes a long text of them.
+// bounded returns the text and the replacement of a call that replaces by a regular expression,
+// and ends the interpretation if a match at every character would make the result too long.
 func (a arguments) bounded() (text, replacement string) {
 	text, replacement = a.spelled(1), a.spelled(2)
 	if (len(text)+1)*(len(replacement)+1) > 8*maxText {
@@ -104,7 +104,7 @@ func (a arguments) bounded() (text, replacement string) {
 	return text, replacement
 }
 
-// must ends a call with an error, if there is one.
+// must ends a call with err, unless it is nil.
 func must(err error) {
 	if err != nil {
 		panic(badCall{err})
@@ -117,7 +117,7 @@ const (
 	anything = jmespath.JpAny
 )
 
-// function is one of Kyverno's functions: its types of arguments, and what it returns.
+// function is one of Kyverno's functions: the types of its arguments, and its implementation.
 type function struct {
 	types [][]jmespath.JpType
 	call  func(a arguments) any
@@ -143,7 +143,8 @@ var (
 	collection   = []jmespath.JpType{jmespath.JpObject, jmespath.JpArray}
 )
 
-// functions are those that Kyverno adds to JMESPath, and those of JMESPath whose order is chance.
+// functions are the functions that Kyverno adds to JMESPath, and those of JMESPath whose result
+// has a random order.
 var functions = map[string]function{
 	"keys":        {of(object), func(a arguments) any { return anyList(keysOf(a[0].(map[string]any))) }},
 	"values":      {of(object), values},
@@ -320,7 +321,7 @@ func values(a arguments) any {
 	return out
 }
 
-// replaced is strings.Replace, bounded.
+// replaced is strings.Replace with a bound on the length of the result.
 func replaced(a arguments, n int) string {
 	s, from, to := a.text(0), a.text(1), a.text(2)
 	count := strings.Count(s, from)
@@ -437,7 +438,8 @@ func divided(a, b any) any {
 	panic(badCall{errRule})
 }
 
-// remainder is about whole numbers, quantities that are, and durations.
+// remainder returns the remainder of whole numbers, of quantities that are whole numbers, or of
+// durations.
 func remainder(a, b any) any {
 	whole := func(n float64) int64 {
 		if n != float64(int64(n)) {
@@ -473,7 +475,7 @@ func remainder(a, b any) any {
 // caller calls the functions that expressions name.
 var caller = sync.OnceValue(func() *jmespath.FunctionCaller {
 	c := jmespath.NewFunctionCaller()
-	for name := range undecided { // refused before they are called
+	for name := range undecided { // check refuses them before they are called
 		c.Register(jmespath.FunctionEntry{Name: name, Handler: func([]any) (any, error) { return nil, errRule }})
 	}
 	for name, f := range functions {

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// plainImage are references that are taken apart here; of others nothing is said.
+// plainImage matches the image references that imageOf can parse; others are Unknown.
 var plainImage = regexp.MustCompile(`^[a-z0-9]+([._/:-][a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$`)
 
-// images returns the variable images: containers by their kind and name.
+// images returns Kyverno's variable images: the images by the list and the name of their
+// container.
 func images(object map[string]any) (map[string]any, error) {
 	kind, _ := object["kind"].(string)
 	spec := []string{"spec", "template", "spec"}
@@ -53,7 +54,7 @@ func images(object map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// imageOf takes a reference apart.
+// imageOf parses an image reference.
 func imageOf(image string) map[string]any {
 	full := image
 	if first, _, ok := strings.Cut(image, "/"); !ok || !strings.ContainsAny(first, ".:") && first != "localhost" && strings.ToLower(first) == first {

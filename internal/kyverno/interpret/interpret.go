@@ -24,27 +24,29 @@ type Request struct {
 	NamespaceLabels map[string]string
 	User            string
 	Groups          []string
-	// ConfigMaps are the data of those that there are, by namespace/name; nil if that is not known.
+	// ConfigMaps has the data of all existing ConfigMaps by namespace/name; nil if they are not
+	// known.
 	ConfigMaps map[string]map[string]string
 }
 
-// Result is what becomes of an object. Of Refused and Object one is set; Failed says that a rule
-// failed, and that the policy ignores it.
+// Result is the outcome for an object. Either Refused or Object is set. Failed: a rule failed,
+// and the policy's failurePolicy ignores that.
 type Result struct {
 	Object  map[string]any
 	Refused string
 	Failed  bool
 }
 
-// Policy is a policy that can be run. It is not safe for concurrent use.
+// Policy is a policy that is ready to run. It is not safe for concurrent use.
 type Policy struct {
 	policy *policy.Policy
 	rules  []made
 	parsed *expressions
 }
 
-// New prepares a policy. Only the rules for which on is true run; nil means all that mutate. The
-// others still have a say in which rules Kyverno makes for controllers. The error is an Unknown.
+// New prepares a policy. It runs only the rules for which on returns true; a nil on runs all
+// rules that mutate. The other rules still influence for which controllers Kyverno generates
+// rules. The error is an Unknown.
 func New(p *policy.Policy, on func(rule string) bool) (*Policy, error) {
 	out := &Policy{policy: p, parsed: newExpressions()}
 	err := known(func() {
@@ -72,14 +74,14 @@ func New(p *policy.Policy, on func(rule string) bool) (*Policy, error) {
 	return out, nil
 }
 
-// run is one request on its way through the rules.
+// run is the state of one request.
 type run struct {
 	*scope
 	request *Request
 	gvk     schema.GroupVersionKind
 }
 
-// Mutate returns what becomes of an object. The error is an Unknown, or that of the context.
+// Mutate returns the outcome for an object. The error is an Unknown, or that of the context.
 func (p *Policy) Mutate(ctx context.Context, r Request) (result Result, err error) {
 	err = known(func() { result = p.mutate(ctx, &r) })
 	return result, err
@@ -87,7 +89,7 @@ func (p *Policy) Mutate(ctx context.Context, r Request) (result Result, err erro
 
 func (p *Policy) mutate(ctx context.Context, request *Request) Result {
 	unchanged := Result{Object: request.Object}
-	// Kyverno's own ConfigMap leaves them out (resourceFilters).
+	// Kyverno's own ConfigMap excludes them (resourceFilters).
 	if (&unstructured.Unstructured{Object: request.Object}).GetKind() == "ReplicaSet" {
 		return unchanged
 	}
@@ -147,7 +149,8 @@ func failurePolicy(s *policy.Spec) string {
 	return "Fail"
 }
 
-// requestData is what expressions find below request, and beside it.
+// requestData returns the variable request, and the other variables that Kyverno derives from a
+// request.
 func requestData(r *Request) map[string]any {
 	u := &unstructured.Unstructured{Object: r.Object}
 	gvk := u.GroupVersionKind()
@@ -200,7 +203,7 @@ func decodeInto(data []byte, out any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(data, out)
 }
 
-// normal returns an object as it is after it was written as JSON and read again.
+// normal returns an object as it is after it was encoded to JSON and decoded again.
 func normal(v any) any {
 	out, err := tree.Reread(map[string]any{"v": v})
 	if err != nil {
@@ -219,7 +222,7 @@ func (r *run) rule(rule *made, object map[string]any) (after map[string]any, err
 		}
 	}()
 	if len(rule.Mutate.Targets) > 0 {
-		return object, nil // is done later, in the background
+		return object, nil // Kyverno runs the rule later, in the background
 	}
 	if err := r.declare(rule.Context); err != nil {
 		return nil, err
@@ -231,7 +234,8 @@ func (r *run) rule(rule *made, object map[string]any) (after map[string]any, err
 	if rule.Mutate.ForEach != nil {
 		return r.forEach(rule.Mutate.ForEach, object, 0)
 	}
-	// Variables are filled in everywhere in the rule, and one that is missing anywhere fails it.
+	// Kyverno fills in the variables of the whole rule, and the rule fails if any of them is
+	// missing.
 	filled, err := r.substitute(rule.whole)
 	if err != nil {
 		return nil, err
@@ -240,14 +244,14 @@ func (r *run) rule(rule *made, object map[string]any) (after map[string]any, err
 	return r.patch(object, mutate["patchStrategicMerge"], mutate["patchesJson6902"])
 }
 
-// setObject makes an object request.object.
+// setObject sets request.object.
 func (s *scope) setObject(object map[string]any) {
 	if request, ok := s.data["request"].(map[string]any); ok {
 		request["object"] = object
 	}
 }
 
-// patch applies the one of the two that there is.
+// patch applies merge or text, whichever is set.
 func (r *run) patch(object map[string]any, merge, text any) (map[string]any, error) {
 	r.spend(size(object) + size(merge))
 	if merge != nil {
@@ -265,7 +269,7 @@ func (r *run) patch(object map[string]any, merge, text any) (map[string]any, err
 	return nil, fmt.Errorf("the patch is no text")
 }
 
-// forEach applies the parts of a foreach, each to what the one before left.
+// forEach applies the parts of a foreach, each to the result of the one before.
 func (r *run) forEach(parts []policy.ForEach, object map[string]any, nesting int) (map[string]any, error) {
 	for i := range parts {
 		part := &parts[i]
@@ -327,7 +331,7 @@ func (r *run) eachElement(part *policy.ForEach, list []any, object map[string]an
 			object, err = r.forEach(part.ForEach, object, nesting+1)
 		} else {
 			var filled any
-			// Both are there, with null for what is not.
+			// Both fields are set; a missing one is null.
 			filled, err = r.substitute(map[string]any{"patchStrategicMerge": part.PatchStrategicMerge, "patchesJson6902": part.PatchesJSON6902})
 			if err == nil {
 				patches := filled.(map[string]any)

@@ -12,10 +12,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// maxIndex bounds the index of an element that a patch adds: it fills up the list before it.
+// maxIndex bounds the index at which a patch adds an element, because Kyverno fills the list with
+// nulls up to that index.
 const maxIndex = 10_000
 
-// operation is one of a JSON patch.
+// operation is one operation of a JSON patch.
 type operation struct {
 	Op    string          `json:"op"`
 	Path  *string         `json:"path"`
@@ -23,8 +24,8 @@ type operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// jsonPatch applies a JSON patch, in which a text that does not begin with [ is YAML. Parents that
-// are missing are made, what is removed may be missing, and indices may count from the end.
+// jsonPatch applies a JSON patch. A text that does not begin with [ is YAML. Missing parents are
+// created, a removal of a missing field is ignored, and negative indices count from the end.
 func jsonPatch(object map[string]any, text string) (map[string]any, error) {
 	data := []byte(text)
 	if !strings.HasPrefix(text, "[") {
@@ -72,10 +73,10 @@ func jsonPatch(object map[string]any, text string) (map[string]any, error) {
 	return out, nil
 }
 
-// errMissing says that a patch names something that is not there.
+// errMissing is the error of an operation whose path does not exist.
 var errMissing = fmt.Errorf("the patch names what is not there")
 
-// value is the value to write, with integers as objects have them.
+// value returns the value to write, with whole numbers as int64.
 func (op operation) value() any {
 	if op.Value == nil {
 		unknown("a JSON patch without value")
@@ -83,7 +84,7 @@ func (op operation) value() any {
 	return decoded(op.Value)
 }
 
-// decoded reads JSON as objects hold it.
+// decoded parses JSON into the types that objects have.
 func decoded(data []byte) any {
 	wrapped, err := decodeObject(slices.Concat([]byte(`{"v":`), data, []byte(`}`)))
 	if err != nil {
@@ -160,7 +161,7 @@ func remove(in any, key string) (any, error) {
 	return nil, errMissing
 }
 
-// index returns the index that key names, of n.
+// index returns the index that key stands for in a list of n elements.
 func index(key string, n int) (int, error) {
 	i, err := strconv.Atoi(key)
 	if err != nil {
@@ -177,8 +178,8 @@ func index(key string, n int) (int, error) {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// changed returns doc with what f makes of the container that path leads to. Missing or null on
-// the way is errMissing, and doc is returned as it is then.
+// changed calls f for the container that path leads to, and returns doc with the result of f in
+// its place. If a step is missing or null, it returns errMissing and doc unchanged.
 func changed(doc any, path []string, f func(in any, key string) (any, error)) (any, error) {
 	key := unescape.Replace(path[0])
 	if len(path) == 1 {
@@ -213,7 +214,7 @@ func changed(doc any, path []string, f func(in any, key string) (any, error)) (a
 	return doc, errMissing
 }
 
-// ensured returns doc with all containers on the way to the last step of path.
+// ensured returns doc with all containers that path needs, except its last step.
 func ensured(doc any, path []string) (any, error) {
 	if len(path) == 1 {
 		return doc, nil
@@ -232,7 +233,7 @@ func ensured(doc any, path []string) (any, error) {
 	case map[string]any:
 		next := in[key]
 		if next == nil && key != path[0] {
-			return nil, errMissing // it would be made with its escapes
+			return nil, errMissing // Kyverno would create the key with its escapes
 		}
 		if next == nil {
 			if n, err := strconv.Atoi(path[1]); err == nil && n < -1 {
@@ -252,7 +253,7 @@ func ensured(doc any, path []string) (any, error) {
 			in[i], err = ensured(in[i], path[1:])
 			return in, err
 		}
-		// An element is inserted, behind as many that are null as it takes.
+		// The element is inserted; if the list is too short, nulls fill it up to the index.
 		if key == "-" {
 			i = len(in)
 		} else if i, err = strconv.Atoi(key); err != nil || i < -len(in)-1 {

@@ -15,7 +15,7 @@ import (
 	"github.com/mapd-project/mapd/internal/kyverno/policy"
 )
 
-// matches reports whether a rule is for an object as the rules before it left it.
+// matches reports whether a rule applies to an object as the rules before it left it.
 func (r *run) matches(rule *policy.Rule, object map[string]any) bool {
 	m := &rule.Match
 	switch {
@@ -51,7 +51,7 @@ func emptyFilter(f policy.Filter) bool {
 		len(r.Annotations) == 0 && r.Selector == nil && r.NamespaceSelector == nil && len(r.Operations) == 0
 }
 
-// selects reports whether all of a filter holds.
+// selects reports whether all conditions of a filter hold.
 func (r *run) selects(f policy.Filter, object map[string]any) bool {
 	if len(f.Roles) > 0 || len(f.ClusterRoles) > 0 {
 		unknown("the roles of a user")
@@ -105,7 +105,7 @@ func (r *run) subject(s rbacv1.Subject) bool {
 	return false
 }
 
-// annotated reports whether each wanted annotation is there. Both sides of it can be patterns.
+// annotated reports whether all wanted annotations exist. Keys and values may be patterns.
 func annotated(want, have map[string]string) bool {
 	for k, v := range want {
 		found := false
@@ -119,8 +119,9 @@ func annotated(want, have map[string]string) bool {
 	return true
 }
 
-// labelled reports whether a selector selects labels. Names and values of matchLabels can be
-// patterns; one that no label matches stands for a label with zeros in the place of wildcards.
+// labelled reports whether a selector selects labels. Keys and values of matchLabels may be
+// patterns. A pattern that no label matches counts as a label in which zeros replace the
+// wildcards.
 func labelled(want *metav1.LabelSelector, have map[string]string) bool {
 	want = want.DeepCopy()
 	plain := map[string]string{}
@@ -150,8 +151,8 @@ var zeros = strings.NewReplacer("*", "0", "?", "0")
 
 var versionForm = regexp.MustCompile(`^(v\d+((alpha|beta)\d+)?|\*)$`)
 
-// kindMatches reports whether a kind of a match is that of an object: [group/][version/]kind, with
-// wildcards, and a subresource after a slash or a point.
+// kindMatches reports whether a kind of a match block selects gvk. The pattern is
+// [group/][version/]kind, with wildcards, and may have a subresource after a slash or a point.
 func kindMatches(pattern string, gvk schema.GroupVersionKind) bool {
 	group, version, kind, sub := selectorOf(pattern)
 	return like(group, gvk.Group) && like(version, gvk.Version) && like(kind, gvk.Kind) && like(sub, "")

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// merged merges an overlay into an object as kustomize does: fields one by one, null removes,
-// lists with keys by their keys with the elements of the overlay first, and other lists as a whole.
+// merged merges an overlay into an object as kustomize does: fields one by one, where null
+// removes a field; lists with keys by these keys, with the elements of the overlay first; other
+// lists are replaced.
 func merged(object, patch map[string]any) (map[string]any, error) {
 	apiVersion, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
@@ -29,7 +30,7 @@ func merged(object, patch map[string]any) (map[string]any, error) {
 
 type merger struct{ gvk schema.GroupVersionKind }
 
-// absent stands for a value that is not there; nil is null.
+// absent is the value of a missing field; nil is null.
 type absent struct{}
 
 func missing(v any) bool {
@@ -44,7 +45,7 @@ func at(m map[string]any, name string) any {
 	return absent{}
 }
 
-// value merges patch into value. Each is absent, null or a JSON value; so is the result.
+// value merges patch into value. Each is absent, null or a JSON value, and so is the result.
 func (m merger) value(value, patch any, path []string) (any, error) {
 	first := value
 	if missing(first) {
@@ -99,7 +100,7 @@ func (m merger) fields(value, patch any, path []string) (any, error) {
 		}
 	}
 	if missing(value) {
-		v = p // merged with itself, which removes null and joins elements with equal keys
+		v = p // merging the value with itself removes nulls and joins elements with equal keys
 	}
 	out := map[string]any{}
 	for _, name := range keysOf(v) {
@@ -145,8 +146,8 @@ func (m merger) list(value, patch any, path []string) (any, error) {
 	return m.elements(v, p, keys, path)
 }
 
-// untouched refuses a value that a merge goes through and changes although the overlay does not name
-// it: elements with equal keys are joined.
+// untouched ends the interpretation if the merge would change a value although the overlay does
+// not name it: a list in which elements have equal keys, which kustomize joins.
 func (m merger) untouched(v any, path []string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -180,7 +181,7 @@ func (m merger) untouched(v any, path []string) {
 	}
 }
 
-// union returns a set of scalars, with those of the overlay first.
+// union merges sets of scalars, with the elements of the overlay first.
 func union(lists ...[]any) []any {
 	var out []any
 	seen := map[string]bool{}
@@ -205,7 +206,7 @@ func (m merger) elements(v, p []any, keys, path []string) (any, error) {
 	}
 	keys = used(keys, v, p)
 	var order []string
-	place, seen := map[string]int{}, map[string]bool{} // in v, and in order
+	place, seen := map[string]int{}, map[string]bool{} // index by key in v, and keys that the result already has
 	mine, theirs := map[string]map[string]any{}, map[string]map[string]any{}
 	collect := func(l []any, into map[string]map[string]any) {
 		for i, e := range l {
@@ -236,7 +237,7 @@ func (m merger) elements(v, p []any, keys, path []string) (any, error) {
 	collect(v, theirs)
 	there := slices.SortedFunc(maps.Keys(theirs), func(a, b string) int { return place[a] - place[b] })
 	if len(keys) > 1 {
-		// Elements that are there stay in their order, behind the new ones.
+		// Existing elements keep their order and follow the new ones.
 		fresh := func(id string) bool { return theirs[id] == nil }
 		order = slices.Concat(slices.DeleteFunc(slices.Clone(order), func(id string) bool { return !fresh(id) }), there)
 	}
@@ -260,8 +261,8 @@ func (m merger) elements(v, p []any, keys, path []string) (any, error) {
 	return out, nil
 }
 
-// used returns the keys of a list that its elements have. If some have one and others do not,
-// kustomize pairs them by what they have.
+// used returns those keys of a list that its elements have. If only some elements have a key,
+// kustomize matches elements by the keys that they have.
 func used(keys []string, lists ...[]any) []string {
 	if len(keys) == 1 {
 		return keys
@@ -285,7 +286,7 @@ func used(keys []string, lists ...[]any) []string {
 	})
 }
 
-// podSpecs are where kinds have the spec of a Pod.
+// podSpecs has the path of the Pod spec in each kind.
 var podSpecs = map[string][]string{
 	"/v1/Pod": {"spec"}, "/v1/PodTemplate": {"template", "spec"}, "/v1/ReplicationController": {"spec", "template", "spec"},
 	"apps/v1/Deployment": {"spec", "template", "spec"}, "apps/v1/StatefulSet": {"spec", "template", "spec"},
@@ -293,19 +294,19 @@ var podSpecs = map[string][]string{
 	"batch/v1/Job": {"spec", "template", "spec"}, "batch/v1/CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
 }
 
-// podLists are the lists with keys in the spec of a Pod, in the version of Kubernetes that
-// kustomize knows. [] stands for an element.
+// podLists has the lists with keys in the Pod spec of the Kubernetes version that kustomize
+// knows. [] stands for an element.
 var podLists = map[string][]string{
 	"containers": {"name"}, "initContainers": {"name"}, "ephemeralContainers": {"name"}, "volumes": {"name"},
 	"imagePullSecrets": {"name"}, "hostAliases": {"ip"}, "topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"},
 }
 
-// containerLists are those in a container.
+// containerLists has the lists with keys in a container.
 var containerLists = map[string][]string{
 	"env": {"name"}, "ports": {"containerPort", "protocol"}, "volumeMounts": {"mountPath"}, "volumeDevices": {"devicePath"},
 }
 
-// otherLists are those of other kinds; without keys they are sets.
+// otherLists has the lists with keys in other kinds; a list without keys is a set.
 var otherLists = map[string][]string{
 	"/v1/Service spec.ports":                                                  {"port", "protocol"},
 	"/v1/ServiceAccount secrets":                                              {"name"},
@@ -317,8 +318,8 @@ var otherLists = map[string][]string{
 	"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration webhooks": {"name"},
 }
 
-// builtin are groups of which kustomize knows kinds, and newer the kinds and groups in them that it
-// does not know: they are younger than its schemas.
+// builtin are the groups with kinds that kustomize knows. newer are kinds and groups among these
+// that it does not know, because they are more recent than its schemas.
 var (
 	builtin = []string{"", "apps", "batch", "autoscaling", "policy"}
 	newer   = []string{
@@ -329,7 +330,7 @@ var (
 	}
 )
 
-// knownKind reports whether kustomize knows a kind.
+// knownKind reports whether kustomize has a schema for a kind.
 func knownKind(gvk schema.GroupVersionKind) bool {
 	if !slices.Contains(builtin, gvk.Group) && !strings.HasSuffix(gvk.Group, ".k8s.io") {
 		return false
@@ -337,8 +338,8 @@ func knownKind(gvk schema.GroupVersionKind) bool {
 	return !slices.Contains(newer, gvk.Group) && !slices.Contains(newer, gvk.Group+"/"+gvk.Version) && !slices.Contains(newer, gvk.Kind)
 }
 
-// keysAt returns the keys of the list at a path; keyed is false if the list is replaced as a whole.
-// A list that is keyed without keys is a set.
+// keysAt returns the keys of the list at a path. keyed is false if kustomize replaces the list; a
+// keyed list without keys is a set.
 func keysAt(gvk schema.GroupVersionKind, path []string) (keys []string, keyed bool) {
 	if !knownKind(gvk) {
 		return nil, false

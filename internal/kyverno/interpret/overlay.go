@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// fields is an object of an overlay: a list, because removing the marks of anchors can change the
-// name of a field, not its place.
+// fields is an object of an overlay. It is a list, because removing the mark of an anchor changes
+// the name of a field, but must not change its position.
 type fields struct{ list []field }
 
 type field struct {
@@ -19,7 +19,7 @@ type field struct {
 // elements is a list of an overlay.
 type elements struct{ list []any }
 
-// overlayOf returns an overlay in the form in which anchors are decided.
+// overlayOf converts JSON values to fields and elements.
 func overlayOf(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -38,7 +38,7 @@ func overlayOf(v any) any {
 	return v
 }
 
-// plainOf is the opposite of overlayOf.
+// plainOf converts fields and elements to JSON values.
 func plainOf(v any) any {
 	switch v := v.(type) {
 	case *fields:
@@ -76,7 +76,7 @@ func (f *fields) names() []string {
 	return out
 }
 
-// anchors returns the fields that are anchors of a kind.
+// anchors returns the fields whose anchor satisfies is.
 func (f *fields) anchors(is func(anchor) bool) (names []string, out []anchor) {
 	for _, name := range f.names() {
 		if a, ok := anchorOf(name); ok && is(a) {
@@ -86,7 +86,7 @@ func (f *fields) anchors(is func(anchor) bool) (names []string, out []anchor) {
 	return names, out
 }
 
-// unmet is a condition that does not hold. A global one is about the whole overlay.
+// unmet is the error of a condition that does not hold. A global one concerns the whole overlay.
 type unmet struct{ global bool }
 
 func (u *unmet) Error() string { return "a condition of the overlay does not hold" }
@@ -99,7 +99,7 @@ func (r *run) overlay(object map[string]any, patch any) (map[string]any, error) 
 	}
 	if err := (decider{r.scope}).decide(root, object, true); err != nil {
 		if _, ok := err.(*unmet); ok {
-			return merged(object, map[string]any{}) // it still goes through keyed lists
+			return merged(object, map[string]any{}) // a merge with nothing still joins elements of lists with keys
 		}
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (r *run) overlay(object map[string]any, patch any) (map[string]any, error) 
 	return merged(object, plainOf(root).(map[string]any))
 }
 
-// decider decides anchors.
+// decider evaluates anchors.
 type decider struct{ *scope }
 
 // clone returns a copy of an overlay.
@@ -137,8 +137,8 @@ func (d decider) clone(v any) any {
 	return v
 }
 
-// decide decides the anchors of an overlay with an object. there is false if the object has nothing
-// at this place.
+// decide evaluates the anchors of an overlay against the object's value. there is false if the
+// object has no value here.
 func (d decider) decide(pattern, value any, there bool) error {
 	switch p := pattern.(type) {
 	case *fields:
@@ -160,8 +160,8 @@ func fieldOf(value any, name string) (v any, there bool) {
 	return v, there
 }
 
-// addAbsent drops fields with + that the object has, and makes the others plain fields. It returns
-// how many there were.
+// addAbsent removes the +() fields that the object has, and turns the others into plain fields.
+// It returns how many +() fields there were.
 func addAbsent(pattern, value any) int {
 	p, ok := pattern.(*fields)
 	if !ok {
@@ -209,7 +209,8 @@ func (d decider) decideFields(p *fields, value any, there bool) error {
 	return nil
 }
 
-// meets reports whether a value meets the condition of an anchor. Scalars are compared as texts.
+// meets reports whether a value satisfies the condition of an anchor. Scalars are compared as
+// texts.
 func meets(want, have any) bool {
 	w := plainOf(want)
 	if !container(w) {
@@ -259,7 +260,8 @@ func (d decider) decideElements(p *elements, value any, there bool) error {
 		}
 		global, passed := hasAnchor(element, func(a anchor) bool { return a.kind == "<" }), false
 		var last error
-		// One copy for all elements: what + decides at the first one stands for the others.
+		// As in Kyverno, all elements share one copy: what the first element decides about +()
+		// holds for the others.
 		pattern := d.clone(element)
 		for _, e := range have {
 			if err := d.decide(pattern, e, true); err != nil {
@@ -294,7 +296,8 @@ func (d decider) decideElements(p *elements, value any, there bool) error {
 	return nil
 }
 
-// apply adds to the list of an overlay what is to become of one element of an object, by its name.
+// apply adds the changes for one element of an object, which the element's name selects, to the
+// list of an overlay.
 func (d decider) apply(p *elements, pattern, element any) {
 	name, ok := fieldOf(element, "name")
 	if !ok || name == nil {
@@ -317,8 +320,8 @@ func (d decider) apply(p *elements, pattern, element any) {
 
 func anyAnchor(a anchor) bool { return a.condition() || a.kind == "+" }
 
-// hasAnchor reports whether an overlay has an anchor of a kind. A text in parentheses counts as
-// one, of whatever kind.
+// hasAnchor reports whether an overlay has an anchor for which is returns true. A text in
+// parentheses counts as an anchor of any kind.
 func hasAnchor(pattern any, is func(anchor) bool) bool {
 	switch p := pattern.(type) {
 	case *fields:
@@ -339,8 +342,9 @@ func hasAnchor(pattern any, is func(anchor) bool) bool {
 	return false
 }
 
-// emptied removes decided anchors from an overlay, and with them objects and lists in which nothing
-// is left. It reports whether that is true of the overlay itself; scalars are to go if asked.
+// emptied removes evaluated anchors from an overlay, and the objects and lists that are empty
+// then. It returns true if the overlay itself is empty; a scalar counts as empty if scalars is
+// set.
 func emptied(pattern any, scalars bool) bool {
 	switch p := pattern.(type) {
 	case *fields:
@@ -379,8 +383,8 @@ func emptiedFields(p *fields) bool {
 	return empty
 }
 
-// emptiedElements removes elements that have anchors. Kyverno counts their indices before it
-// removes the first, so that the second index removes the wrong one.
+// emptiedElements removes elements that have anchors. Like Kyverno, it determines all indices
+// before it removes the first element, so that the second removal hits the wrong element.
 func emptiedElements(p *elements) bool {
 	before := slices.Clone(p.list)
 	for i, e := range before {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// comparison is what a text pattern begins with, or what it is: "" stands for equality.
+// comparison is the operator at the beginning of a text pattern; "" stands for equality.
 type comparison string
 
 const (
@@ -34,7 +34,7 @@ var (
 	outside = regexp.MustCompile(`^(` + bound + `)!-(` + bound + `)$`)
 )
 
-// comparisonOf returns the comparison of a text pattern.
+// comparisonOf returns the operator of a text pattern.
 func comparisonOf(pattern string) comparison {
 	if len(pattern) < 2 {
 		return equal
@@ -53,7 +53,7 @@ func comparisonOf(pattern string) comparison {
 	return equal
 }
 
-// fits reports whether a value fits a pattern that is no list.
+// fits reports whether a value matches a pattern that is not a list.
 func fits(value, pattern any) bool {
 	switch p := pattern.(type) {
 	case bool:
@@ -104,7 +104,8 @@ func fits(value, pattern any) bool {
 	return false
 }
 
-// fitsText: alternatives are separated by |, and what must hold together by &.
+// fitsText reports whether a value matches a text pattern: | separates alternatives, and & joins
+// patterns that all have to match.
 func fitsText(value any, pattern string) bool {
 	if s, ok := value.(string); ok && s == pattern {
 		return true
@@ -163,7 +164,7 @@ func fitsPart(value any, pattern string) bool {
 	return like(pattern, text) == (c == equal)
 }
 
-// numeral returns the text of a value that durations and quantities are read from.
+// numeral returns a value as a text that can be parsed as a duration or quantity.
 func numeral(value any) (string, bool) {
 	switch v := value.(type) {
 	case nil:
@@ -194,8 +195,8 @@ func compared(c comparison, sign int) bool {
 	return sign <= 0
 }
 
-// outcome is what comes of holding a value against a pattern. A condition that does not hold lets
-// an element be skipped, which is not a failure as long as another element fits.
+// outcome is the result of comparing a value with a pattern. If a condition does not hold, the
+// element is skipped; that is a failure only if no other element matches.
 type outcome int
 
 const (
@@ -204,7 +205,7 @@ const (
 	failed
 )
 
-// against holds a value against the pattern of a condition, which may itself have anchors.
+// against compares a value with the pattern of a condition, which may contain anchors.
 func against(value, pattern any) outcome {
 	switch p := pattern.(type) {
 	case map[string]any:
@@ -281,7 +282,7 @@ func againstList(v, p []any) outcome {
 	}
 }
 
-// againstMap decides the anchors first, in the order of their names.
+// againstMap evaluates the anchors first, in the order of their names.
 func againstMap(v, p map[string]any) outcome {
 	if _, ok := p["metadata"]; ok {
 		unknown("a condition on metadata as a whole")
@@ -289,7 +290,7 @@ func againstMap(v, p map[string]any) outcome {
 	var anchors, rest []string
 	for key := range p {
 		switch a, ok := anchorOf(key); {
-		case ok && strings.Contains("^=X", a.kind): // the plain one, too
+		case ok && strings.Contains("^=X", a.kind): // also the conditional anchor, whose kind is ""
 			anchors = append(anchors, key)
 		default:
 			rest = append(rest, key)
@@ -314,7 +315,7 @@ func againstMap(v, p map[string]any) outcome {
 	if skips > 0 {
 		return skipped
 	}
-	// What has anchors below is decided before the others, the last of it first.
+	// Fields with anchors below them come before the others, with the highest precedence first.
 	slices.SortStableFunc(rest, func(a, b string) int { return precedence(b, p[b]) - precedence(a, p[a]) })
 	n := 0
 	for n < len(rest) && precedence(rest[n], p[rest[n]]) > 0 {
@@ -344,7 +345,7 @@ func precedence(key string, pattern any) int {
 	return 0
 }
 
-// hasConditions reports whether a pattern has an anchor that is a condition.
+// hasConditions reports whether a pattern contains an anchor that is a condition.
 func hasConditions(pattern any) bool {
 	switch p := pattern.(type) {
 	case map[string]any:
@@ -359,7 +360,7 @@ func hasConditions(pattern any) bool {
 	return false
 }
 
-// anchored decides one anchor of a pattern.
+// anchored evaluates one anchor of a pattern.
 func anchored(a anchor, object map[string]any, pattern any) outcome {
 	value, present := object[a.name]
 	switch a.kind {
@@ -397,11 +398,10 @@ func anchored(a anchor, object map[string]any, pattern any) outcome {
 	return fit
 }
 
-// anchor is a field of a pattern that is more than a name: kind is +, <, =, X or ^, or "" for a
-// condition.
+// anchor is the anchor of a field: kind is +, <, =, X or ^, or "" for a condition.
 type anchor struct{ kind, name string }
 
-// anchorOf takes a field of a pattern apart.
+// anchorOf parses the name of a field with an anchor.
 func anchorOf(key string) (anchor, bool) {
 	form := strings.TrimSpace(key)
 	kind, rest := "", form

@@ -20,14 +20,15 @@ import (
 // Bounds of one request, so that no policy takes long or much memory.
 const (
 	maxQuery  = 16 << 10 // bytes of a JMESPath expression
-	maxGrowth = 256      // how many times as much as it is given an expression may return
+	maxGrowth = 256      // how many times as long as its input the result of an expression may be
 	maxText   = 1 << 20  // bytes of a text with variables filled in, or that a function returns
 	maxValues = 8 << 20  // values that are read, copied and compared
 	maxSteps  = 20_000   // expressions that are evaluated, and elements that a foreach visits
 )
 
-// scope is what the expressions of a rule can name: the request, elements of a foreach, and the
-// variables of contexts. A variable is evaluated when an expression mentions it for the first time.
+// scope has the names that expressions of a rule can use: the request, elements of a foreach, and
+// the variables of contexts. A variable is evaluated when an expression uses it for the first
+// time.
 type scope struct {
 	configMaps map[string]map[string]string // of the request
 	namespace  string                       // of the policy
@@ -35,15 +36,15 @@ type scope struct {
 	data       map[string]any
 	saved      []map[string]any
 	vars       []*variable
-	// loading says that a variable is being evaluated: it sees only variables before it, and those
-	// of its level.
+	// loading is set while a variable is evaluated: it can use only variables before it, of its
+	// own level or outer ones.
 	loading       bool
 	level, before int
 	steps, values int
 	parsed        *expressions
 }
 
-// variable is one that is evaluated when it is mentioned.
+// variable is a variable of a context, which load evaluates when it is used.
 type variable struct {
 	level   int
 	mention *regexp.Regexp
@@ -52,7 +53,8 @@ type variable struct {
 	load    func() error
 }
 
-// step counts one step of the work on a request.
+// step counts an evaluated expression or a visited element, and ends the interpretation if there
+// are too many.
 func (s *scope) step() {
 	if s.steps++; s.steps > maxSteps {
 		unknown("more than %d expressions and elements for one object", maxSteps)
@@ -62,14 +64,14 @@ func (s *scope) step() {
 	}
 }
 
-// spend counts values.
+// spend counts values that are read or copied, and ends the interpretation if there are too many.
 func (s *scope) spend(n int) {
 	if s.values += n; s.values > maxValues {
 		unknown("more than %d values for one object", maxValues)
 	}
 }
 
-// size returns how many values there are in a value.
+// size returns the number of values in v, including those within objects and lists.
 func size(v any) int {
 	n := 1
 	switch v := v.(type) {
@@ -85,12 +87,12 @@ func size(v any) int {
 	return n
 }
 
-// save keeps the state, restore goes back to the last one that was kept and forgets it, and reset
-// goes back and keeps it.
+// save stores the state. restore returns to the last stored state and drops it from the stored
+// ones; reset returns to it and keeps it stored.
 func (s *scope) save() { s.saved = append(s.saved, state(s.data)) }
 
-// state returns a copy of what there is to change in the data of a scope: the names, and the object
-// of the request. Values are not changed.
+// state returns a copy of those parts of the data that a scope changes: the names, and the object
+// of the request. The values themselves are shared.
 func state(data map[string]any) map[string]any {
 	out := maps.Clone(data)
 	if request, ok := data["request"].(map[string]any); ok {
@@ -110,8 +112,8 @@ func (s *scope) reset() {
 	s.forget(false)
 }
 
-// forget drops variables of states that are left. Those of earlier states are evaluated again, in
-// what is now the state, and their errors do not count.
+// forget drops the variables of the state that restore or reset leaves. Variables of outer states
+// that were evaluated are evaluated again in the present state, and errors of that do not count.
 func (s *scope) forget(restoring bool) {
 	level := len(s.saved)
 	for _, v := range s.vars {
@@ -143,7 +145,7 @@ func (s *scope) loadAt(v *variable, i int) error {
 	return v.load()
 }
 
-// mentioned evaluates the variables that an expression mentions.
+// mentioned evaluates the variables that an expression uses.
 func (s *scope) mentioned(query string) error {
 	level, before := len(s.saved), len(s.vars)
 	if s.loading {
@@ -282,8 +284,8 @@ func (s *scope) evaluate(e policy.Context) (any, error) {
 	return floats(out), nil
 }
 
-// loose returns a value as Kyverno holds it in a policy: texts, lists and objects as they are, and
-// of numbers only the floating kind.
+// loose returns a value as Kyverno decodes it from a policy: a number becomes a float; texts,
+// lists and objects stay as they are.
 func loose(v any) any {
 	switch v.(type) {
 	case string, []any, map[string]any:
@@ -292,7 +294,7 @@ func loose(v any) any {
 	return floats(v)
 }
 
-// requestFields are what the interpreter knows of a request.
+// requestFields matches the fields of a request that the interpreter knows.
 var requestFields = regexp.MustCompile(`^(object|oldObject|operation|namespace|name|kind|userInfo)\b`)
 
 // query evaluates a JMESPath expression.
@@ -318,7 +320,7 @@ func (s *scope) search(text string, data any) (found any, err error) {
 		case *Unknown, interrupted:
 			panic(x)
 		default:
-			// The library's functions panic on some types.
+			// Functions of the JMESPath library panic for some types.
 			unknown("a JMESPath expression that panics: %v", x)
 		}
 	}()
@@ -326,7 +328,7 @@ func (s *scope) search(text string, data any) (found any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.Contains(text, "sort_by") { // sorts what it is given in place
+	if strings.Contains(text, "sort_by") { // sort_by sorts its argument in place
 		s.spend(size(data))
 		data = copied(data)
 	}
@@ -337,7 +339,7 @@ func (s *scope) search(text string, data any) (found any, err error) {
 	return s.plain(found), nil
 }
 
-// check refuses expressions of which the answer is not certain, or too large.
+// check refuses expressions whose result is not certain, or may be too large.
 func check(n jmespath.ASTNode) {
 	if growth(n) > maxGrowth {
 		unknown("a JMESPath expression that can make more than %d times of what it is given", maxGrowth)
@@ -367,8 +369,8 @@ func each(n jmespath.ASTNode, f func(jmespath.ASTNode)) {
 	}
 }
 
-// growth returns how many times an expression may repeat what it is given. What comes one after the
-// other multiplies, and what stands side by side adds.
+// growth bounds how often an expression may repeat its input in its result. For nested
+// expressions the numbers multiply, for parallel ones they add up.
 func growth(n jmespath.ASTNode) int {
 	g := 1
 	switch n.NodeType {
@@ -385,7 +387,7 @@ func growth(n jmespath.ASTNode) int {
 	return min(max(g, 1), maxGrowth+1)
 }
 
-// plain returns what an expression found as JSON values.
+// plain returns the result of an expression as JSON values.
 func (s *scope) plain(v any) any {
 	s.spend(1)
 	switch v := v.(type) {
@@ -438,8 +440,8 @@ func copied(v any) any {
 	return v
 }
 
-// floats returns JSON values as encoding/json reads them: every number is a float64. What has no
-// other number is v itself.
+// floats returns JSON values as encoding/json decodes them, with float64 for all numbers. If v
+// has no other numbers, it is returned itself.
 func floats(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -476,7 +478,7 @@ func floats(v any) any {
 	return v
 }
 
-// text returns a value as it stands in a longer text.
+// text returns a value as it appears within a longer text.
 func text(v any) string {
 	if s, ok := v.(string); ok {
 		return s

@@ -7,9 +7,9 @@ import (
 )
 
 var (
-	// variables are {{ … }}, with one character before it that is no backslash.
+	// variables matches {{ … }} with the character before it, which must not be a backslash.
 	variables = regexp.MustCompile(`(^|[^\\])(\{\{(?:\{[^{}]*\}|[^{}])*\}\})`)
-	// references are $( … ), which stand for another place of the policy.
+	// references matches $( … ), which stands for the value at another place in the policy.
 	references = regexp.MustCompile(`^\$\(.[^\ ]*\)|[^\\]\$\(.[^\ ]*\)`)
 	escaped    = regexp.MustCompile(`\\\$\(.[^\ \)]*\)`)
 )
@@ -37,7 +37,8 @@ func (s *scope) substitute(v any) (any, error) {
 				return nil, fmt.Errorf("the name of a field is no text after the variables of %q are filled in", key)
 			}
 			if field != key && (strings.Contains(text(value), "{{") || strings.Contains(field, "{{")) {
-				// Kyverno adds the field to the map that it iterates over, so it may or may not visit it.
+				// Kyverno adds the new field to the map while it iterates over it, so it may or
+				// may not visit the field.
 				unknown("variables in the name of a field and in what its value becomes")
 			}
 			if _, twice := out[field]; twice {
@@ -58,14 +59,14 @@ func (s *scope) substitute(v any) (any, error) {
 	case string:
 		out, err := s.fill(v)
 		if err == nil && container(out) {
-			return s.substitute(out) // variables in the value are filled in, too
+			return s.substitute(out) // the value may contain variables, too
 		}
 		return out, err
 	}
 	return v, nil
 }
 
-// fill fills in the variables of one text, and those in what they stand for.
+// fill fills in the variables of one text, and those in their values.
 func (s *scope) fill(value string) (any, error) {
 	if !strings.ContainsAny(value, "{$") {
 		return value, nil
@@ -111,7 +112,8 @@ func (s *scope) fill(value string) (any, error) {
 	return strings.ReplaceAll(value, `\{{`, "{{"), nil
 }
 
-// inBraces returns the expression of a variable. once says that variables in its value stay.
+// inBraces returns the expression of a variable. once is set if variables in its value must not
+// be filled in.
 func inBraces(v string) (expression string, once bool) {
 	v = strings.ReplaceAll(v, "{{", "")
 	v = strings.TrimSpace(strings.ReplaceAll(v, "}}", ""))

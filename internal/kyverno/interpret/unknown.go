@@ -8,12 +8,12 @@ import (
 // errRule is the error of a rule whose reason does not matter.
 var errRule = errors.New("the rule fails")
 
-// Unknown says what the interpreter does not know, so that it has no answer.
+// Unknown says what the interpreter does not know about Kyverno. There is no result then.
 type Unknown struct{ What string }
 
 func (u *Unknown) Error() string { return "uses " + u.What }
 
-// unknown ends the interpretation of a request.
+// unknown panics with an Unknown, which ends the interpretation of a request.
 func unknown(format string, args ...any) {
 	panic(&Unknown{fmt.Sprintf(format, args...)})
 }
@@ -35,5 +35,5 @@ func known(f func()) (err error) {
 	return nil
 }
 
-// interrupted ends the interpretation because its context did.
+// interrupted is panicked with when the context is done.
 type interrupted struct{ error }

@@ -43,7 +43,7 @@ var versions = map[string]map[string][]string{
 	},
 }
 
-// Served returns the kinds of policies that mutate, each in the versions that Kyverno serves, the
+// Served returns the kinds of policies that mutate, each in all versions that Kyverno serves, the
 // newest first.
 func Served() (out [][]schema.GroupVersionKind) {
 	for _, group := range slices.Sorted(maps.Keys(versions)) {
@@ -60,8 +60,8 @@ func Served() (out [][]schema.GroupVersionKind) {
 	return out
 }
 
-// Is reports whether gvk is that of a policy that Decode reads. Whether Kyverno serves the
-// version is for Decode to say.
+// Is reports whether Decode reads policies of this kind. It ignores the version; Decode checks
+// that.
 func Is(gvk schema.GroupVersionKind) bool { return versions[gvk.Group][gvk.Kind] != nil }
 
 // Read returns the policy in d. The errors have the place of their cause.
@@ -77,8 +77,8 @@ func Read(d *manifest.Document) (*Policy, []error) {
 	return nil, errs
 }
 
-// Decode reads a policy. Its error consists of the api.Faults of all fields that Kyverno does
-// not have, or is about the first one that cannot be read.
+// Decode reads a policy. Its error has an api.Fault for every field that Kyverno does not have,
+// or describes the first field that cannot be read.
 func Decode(u *unstructured.Unstructured) (*Policy, error) {
 	gvk := u.GroupVersionKind()
 	served := versions[gvk.Group][gvk.Kind]
@@ -124,14 +124,14 @@ func fault(path, format string, args ...any) *api.Fault {
 	return &api.Fault{Path: path, Err: fmt.Errorf("%s: %w", path, fmt.Errorf(format, args...))}
 }
 
-// reader collects what is wrong.
+// reader collects the faults of a policy.
 type reader struct{ faults api.Faults }
 
 func (r *reader) fault(path, format string, args ...any) {
 	r.faults = append(r.faults, fault(path, format, args...))
 }
 
-// unknown reports a field that is none of names.
+// unknown reports a field at path that is not in names.
 func (r *reader) unknown(path string, names []string) {
 	text := fmt.Sprintf("unknown field %q", path)
 	if near := lookup.Nearest(path[strings.LastIndexByte(path, '.')+1:], names); near != "" {
@@ -140,7 +140,7 @@ func (r *reader) unknown(path string, names []string) {
 	r.faults = append(r.faults, &api.Fault{Path: path, Undeclared: true, Err: fmt.Errorf("%s", text)})
 }
 
-// decode reads the value at a path strictly into out.
+// decode decodes the value at a path strictly into out.
 func (r *reader) decode(path string, value, out any) {
 	if value == nil {
 		return
@@ -156,7 +156,7 @@ func (r *reader) decode(path string, value, out any) {
 	}
 	strict, err := kjson.UnmarshalStrict(data, out)
 	if err != nil {
-		// The decoder names the field from here on.
+		// The decoder's error names the field relative to path.
 		if typed, ok := err.(*json.UnmarshalTypeError); ok {
 			field := strings.TrimSuffix(path+"."+typed.Field, ".")
 			moved := *typed
@@ -174,7 +174,7 @@ func (r *reader) decode(path string, value, out any) {
 	}
 }
 
-// deep reports whether a value has more levels than most.
+// deep reports whether a value has more than most levels.
 func deep(v any, most int) bool {
 	if most < 0 {
 		return true
@@ -196,7 +196,7 @@ func deep(v any, most int) bool {
 	return false
 }
 
-// fieldsAt returns the names of the fields that stand beside the last step of a path.
+// fieldsAt returns the names of the fields that are valid in the place of the last step.
 func fieldsAt(t reflect.Type, steps []string) []string {
 	for {
 		switch t.Kind() {
@@ -248,7 +248,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// rules reads what Spec holds raw, and checks what Kyverno would refuse.
+// rules decodes the fields that Spec holds undecoded, and checks what Kyverno would refuse.
 func (r *reader) rules(s *Spec) {
 	if len(s.Rules) > maxRules {
 		r.fault("spec.rules", "%d rules; at most %d are read", len(s.Rules), maxRules)
@@ -290,7 +290,7 @@ func kindsOf(m *Match) (n int) {
 	return n
 }
 
-// valuesIn returns how many values there are in a value.
+// valuesIn returns the number of values in v, including those within objects and lists.
 func valuesIn(v any) int {
 	n := 1
 	switch v := v.(type) {
@@ -306,7 +306,7 @@ func valuesIn(v any) int {
 	return n
 }
 
-// conditions reads preconditions, which are a list in old policies.
+// conditions decodes preconditions, which are a list in old policies.
 func (r *reader) conditions(path string, raw any) *Conditions {
 	switch raw := raw.(type) {
 	case nil:
@@ -327,7 +327,7 @@ func (r *reader) conditions(path string, raw any) *Conditions {
 	return nil
 }
 
-// bounded refuses preconditions with too many values.
+// bounded reports preconditions with too many values.
 func (r *reader) bounded(path string, c *Conditions) {
 	if c == nil {
 		return

@@ -21,34 +21,35 @@ import (
 type Options struct {
 	Cluster *Cluster
 	Set     *Set
-	// Base, if not nil, are other policies: results are what Set makes different from what
-	// Base makes.
+	// Base, if not nil, has policies to compare with: results are the differences between what
+	// Set and what Base do to an object.
 	Base *Set
 	Asking
-	// Namespace and Labels restrict which objects are read, and Kinds which kinds: names of
-	// kinds or resources, in any case, also with their group, such as deployments.apps.
+	// Namespace and Labels select the objects that are read, and Kinds the kinds: names of kinds
+	// or resources, in any case, optionally with their group, such as deployments.apps.
 	Namespace, Labels string
 	Kinds             []string
-	// First, if not 0, has only the first objects of each kind read, as many as fit one page.
+	// First, if not 0, bounds the objects of each kind; at most one page is read.
 	First int
-	// Keep is how many results a Report has.
+	// Keep bounds the results in a Report.
 	Keep int
 	// Each is called with each result, in the order of the lists, unless it is nil.
 	Each func(*Result) error
-	// State, if not nil, is where an audit that was ended goes on, and Save is called from
-	// time to time with where it is.
+	// State, if not nil, is the state at which an interrupted audit continues. Save is called
+	// from time to time with the present state.
 	State *State
 	Save  func(*State) error
-	// SaveEvery is how often at most, within a kind; 0 is after each page.
+	// SaveEvery is the minimum time between two calls of Save within a kind; 0 calls it after
+	// each page.
 	SaveEvery time.Duration
-	// Progress is called after each page; nil is not.
+	// Progress is called after each page; it may be nil.
 	Progress func(Progress)
-	// Background takes at most half of one processor, and goes on with the other kinds if a
-	// server cannot list one.
+	// Background uses at most half of one processor, and continues with the other kinds if one
+	// cannot be listed.
 	Background bool
 }
 
-// Progress says how far an audit is.
+// Progress says how much of an audit is done.
 type Progress struct {
 	Kind        string
 	Done, Kinds int // kinds
@@ -65,12 +66,12 @@ type Report struct {
 	incomplete bool     // of the Set
 }
 
-// State is how far an audit is. It is bounded, as a Report is.
+// State is the state of an audit that is not finished. Its size is bounded like that of a Report.
 type State struct {
-	// Digest identifies policies and options: with others, an audit cannot go on.
+	// Digest identifies policies and options: an audit can only continue with the same ones.
 	Digest string   `json:"digest"`
-	Kinds  []string `json:"kinds,omitempty"` // done
-	Kind   string   `json:"kind,omitempty"`  // under way
+	Kinds  []string `json:"kinds,omitempty"` // finished
+	Kind   string   `json:"kind,omitempty"`  // not finished
 	At     cursor   `json:"at"`
 	Totals Totals   `json:"totals"`
 	Kept   Kept     `json:"kept"`
@@ -79,7 +80,7 @@ type State struct {
 // ErrStateOther is returned for a state of other policies or options.
 var ErrStateOther = errors.New("the state is of an audit with other policies, parameters or options")
 
-// Digest identifies what is audited.
+// digest returns a text that identifies the policies and options.
 func (o *Options) digest() string {
 	parts := []string{o.Set.Digest, string(o.Operation), o.User.Username, strings.Join(o.User.Groups, ","), o.Namespace, o.Labels,
 		strings.Join(o.Kinds, ","), strings.Join(o.Exempt, ","), fmt.Sprint(o.Keep), o.Set.options}
@@ -90,14 +91,13 @@ func (o *Options) digest() string {
 	return string(text)
 }
 
-// target is a kind that is audited.
+// target is a resource that is audited.
 type target struct {
 	Resource
 	id string
 }
 
-// targets returns what to list: each resource in one version, that in which policies can
-// match it.
+// targets returns the resources to list, each in the one version in which policies can match it.
 func (o *Options) targets() (out []target, notes []string) {
 	byName := map[schema.GroupResource][]Resource{}
 	var names []schema.GroupResource
@@ -115,7 +115,7 @@ func (o *Options) targets() (out []target, notes []string) {
 	events := byName[schema.GroupResource{Group: "events.k8s.io", Resource: "events"}] != nil
 	for _, gr := range names {
 		if events && gr == (schema.GroupResource{Resource: "events"}) {
-			continue // the same objects
+			continue // another version of the same objects
 		}
 		versions := byName[gr]
 		slices.SortStableFunc(versions, func(a, b Resource) int {
@@ -156,7 +156,7 @@ func (o *Options) targets() (out []target, notes []string) {
 	return out, notes
 }
 
-// wants reports whether Kinds has a resource.
+// wants reports whether Kinds includes the resource.
 func (o *Options) wants(r Resource) bool {
 	if len(o.Kinds) == 0 {
 		return true
@@ -164,15 +164,15 @@ func (o *Options) wants(r Resource) bool {
 	return slices.ContainsFunc(o.Kinds, r.is)
 }
 
-// is reports whether somebody who says kind means the resource, as kubectl understands it:
-// its name, the singular, a short name or the kind, with the group or without.
+// is reports whether kind names the resource, as kubectl understands it: by its name, singular,
+// short name or kind, with or without the group.
 func (r *Resource) is(kind string) bool {
 	name, group, grouped := strings.Cut(strings.ToLower(kind), ".")
 	return (name == r.GVR.Resource || name == strings.ToLower(r.GVK.Kind) || slices.Contains(r.Names, name)) && (!grouped || group == r.GVR.Group)
 }
 
-// Unknown returns an error for the first of Kinds that the cluster does not serve: an audit of
-// it would find nothing, whatever there is.
+// Unknown returns an error for the first of Kinds that the cluster does not serve, because its
+// audit would always find nothing.
 func (o *Options) Unknown() error {
 	for _, kind := range o.Kinds {
 		if _, err := o.Cluster.Find(kind); err != nil {
@@ -182,8 +182,8 @@ func (o *Options) Unknown() error {
 	return nil
 }
 
-// Find returns the resource that somebody means who says kind, as kubectl understands it, in
-// the version that its group prefers.
+// Find returns the resource that kind names, as kubectl understands it, in the version that its
+// group prefers.
 func (c *Cluster) Find(kind string) (Resource, error) {
 	var names []string
 	at := -1
@@ -203,7 +203,7 @@ func (c *Cluster) Find(kind string) (Resource, error) {
 	return Resource{}, err
 }
 
-// Created reads an object, without what the server has added when it was created.
+// Created reads an object, and removes what the server has added at its creation.
 func (c *Cluster) Created(ctx context.Context, r Resource, namespace, name string) (*unstructured.Unstructured, error) {
 	u, err := c.of(r, namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -212,7 +212,7 @@ func (c *Cluster) Created(ctx context.Context, r Resource, namespace, name strin
 	return asNew(u), nil
 }
 
-// Run audits a cluster. A kind that cannot be read is said in the Report.
+// Run audits a cluster. For a kind that cannot be read, the Report has the reason.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	targets, notes := o.targets()
 	notes = append(slices.Clone(o.Cluster.Notes), notes...)
@@ -243,12 +243,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return &Report{Totals: state.Totals, Kept: state.Kept, incomplete: o.Set.Incomplete, Notes: append(slices.Clone(o.Set.Problems), notes...)}, nil
 }
 
-// audit is one Run.
+// audit is the state of one Run.
 type audit struct {
 	*Options
 	state *State
 	saved time.Time
-	busy  time.Duration // evaluating the last page, with Background
+	busy  time.Duration // time for the last page, for Background
 }
 
 func (a *audit) save(now bool) error {
@@ -323,7 +323,7 @@ func (a *audit) judgeAll(ctx context.Context, t *target, total *KindTotal, items
 		parallel.Each(len(items), judge)
 	}
 	if err := ctx.Err(); err != nil {
-		return err // what was evaluated may have failed since
+		return err // the context may have ended during the evaluation
 	}
 	for _, j := range results {
 		if j.exempt {

@@ -55,20 +55,20 @@ type Resource struct {
 	GVR        schema.GroupVersionResource
 	GVK        schema.GroupVersionKind
 	Namespaced bool
-	// Names are what kubectl takes for it, too: the singular and short names.
+	// Names are further names that kubectl accepts: the singular and short names.
 	Names []string
-	// Preferred says that the version is the one that its group prefers.
+	// Preferred: the version is the one that its group prefers.
 	Preferred bool
-	// Subresources are the names of those that can be written.
+	// Subresources are the names of the subresources that can be written.
 	Subresources []string
 }
 
-// Connect discovers what a cluster serves. The limits on requests are those of config,
-// and the clients wait as long as an answer of 429 says.
+// Connect discovers what a cluster serves. It uses the rate limits of config; after an answer of
+// 429, clients wait as long as it says.
 func Connect(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
-	if config.RateLimiter == nil && config.QPS > 0 { // one for all clients; each would make its own
+	if config.RateLimiter == nil && config.QPS > 0 { // shared by all clients; otherwise each would make its own
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, max(1, config.Burst))
 	}
 	httpClient, err := rest.HTTPClientFor(config)
@@ -85,7 +85,8 @@ func Connect(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	if c.client, err = rest.UnversionedRESTClientForConfigAndClient(raw, httpClient); err != nil {
 		return nil, err
 	}
-	// Without aggregated discovery it is a request for each group, which cost nothing.
+	// Without aggregated discovery there is one request for each group, so discovery has its own,
+	// higher rate limit.
 	find := rest.CopyConfig(config)
 	find.RateLimiter, find.QPS, find.Burst = nil, discoveryQPS, discoveryQPS
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(find, httpClient)
@@ -143,8 +144,8 @@ func (c *Cluster) Serves(group, kind string, versions ...string) (Resource, bool
 	return Resource{}, false
 }
 
-// Each calls f with all objects of a resource once, page by page. A list that takes
-// longer than the server remembers its beginning goes on with what is there then.
+// Each calls f once for each object of a resource, page by page. If the continue token expires,
+// the following pages have the present objects.
 func (c *Cluster) Each(ctx context.Context, r Resource, f func(*unstructured.Unstructured) error) error {
 	return c.each(ctx, r, query{}, f)
 }

@@ -22,24 +22,24 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Asking says how objects are put to the policies.
+// Asking says which request is evaluated for each object.
 type Asking struct {
-	// Operation is UPDATE, with the object as its own old one, or CREATE.
+	// Operation is CREATE, or UPDATE with the same object as the old one.
 	Operation admissionv1.Operation
 	User      authenticationv1.UserInfo
-	// Exempt are the namespaces that mapd does not reach: only policies that the API server
-	// runs itself apply there.
+	// Exempt are the namespaces that mapd's webhook does not reach: only policies that the API
+	// server runs itself apply there.
 	Exempt []string
 	// Timeout bounds the evaluation of one object.
 	Timeout time.Duration
-	// Exceptions has results say for which objects exceptions hold, and what changes when each
-	// ends, instead of what policies do now.
+	// Exceptions makes results list the exceptions that hold for objects, and what changes when
+	// each of them ends, instead of the present effect of policies.
 	Exceptions bool
-	// Memory bounds what all evaluations together may take; nil bounds nothing.
+	// Memory bounds the memory of all evaluations together; nil does not.
 	Memory *memory.Budget
 }
 
-// request returns the request for an object, or only for its kind if u is nil.
+// request returns the request for an object or, if u is nil, a request for its kind.
 func (a *Asking) request(r *Resource, u *unstructured.Unstructured) *policy.Request {
 	kind := "UpdateOptions"
 	if a.Operation == admissionv1.Create {
@@ -67,7 +67,7 @@ func (a *Asking) request(r *Resource, u *unstructured.Unstructured) *policy.Requ
 	return req
 }
 
-// asNew returns an object without what a server adds to it when it is created.
+// asNew returns an object without what a server adds at its creation.
 func asNew(u *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: make(map[string]any, len(u.Object))}
 	for name, v := range u.Object {
@@ -126,8 +126,8 @@ func (a *Asking) admit(ctx context.Context, e *engine.Engine, req *policy.Reques
 	return d, nil
 }
 
-// judge returns what policies make of an object of a list, nil if nothing. exempt says
-// that no policy reaches it. base may be nil.
+// judge returns the result for an object of a list, nil if policies do nothing to it. exempt: no
+// policy reaches the object. base may be nil.
 func (a *Asking) judge(ctx context.Context, s, base *Set, of *Resource, item json.RawMessage) (r *Result, exempt bool) {
 	u, err := decode(item, *of)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *Asking) judge(ctx context.Context, s, base *Set, of *Resource, item jso
 	if a.Operation == admissionv1.Update && d.Status == nil && base == nil {
 		r.Replaces = replacement(u.Object, d.Object.Object)
 	}
-	if r.Denied != "" && r.DeniedBefore != "" { // with a base, only differences count
+	if r.Denied != "" && r.DeniedBefore != "" { // with a base, only the difference counts
 		r.Denied, r.DeniedBefore, r.By = "", "", nil
 	}
 	if was != nil && len(r.Changes) == 0 && r.Denied == "" && r.DeniedBefore == "" {
@@ -183,7 +183,7 @@ func newResult(u *unstructured.Unstructured) *Result {
 	}
 }
 
-// tell fills in what a decision makes of before, which was given as u.
+// tell adds to r what a decision does to before, which is u as it was evaluated.
 func (s *Set) tell(r *Result, d *engine.Decision, before, u *unstructured.Unstructured) {
 	r.By = s.actors(d, u)
 	if d.Status != nil {
@@ -219,7 +219,7 @@ func (s *Set) actors(d *engine.Decision, u *unstructured.Unstructured) (out []Ac
 	return out
 }
 
-// addActor takes in a step of a policy in a mode.
+// addActor adds a step of a policy to its Actor, for a policy in a mode.
 func (s *Set) addActor(out *[]Actor, step *engine.Step, mode api.Mode, before, after *unstructured.Unstructured) {
 	if step.Outcome != engine.Changed && step.Outcome != engine.Failed {
 		return
@@ -261,8 +261,9 @@ func (s *Set) addActor(out *[]Actor, step *engine.Step, mode api.Mode, before, a
 	}
 }
 
-// leaves returns what a pointer to an object that is new in after has below it: who sets
-// the first label sets metadata.labels, and people count labels.
+// leaves returns the pointers to the values below a pointer to an object that after has and
+// before lacks. A policy that sets the first label sets metadata.labels, but readers count
+// labels.
 func leaves(pointer string, before, after *unstructured.Unstructured) []string {
 	now, _ := at(after, pointer).(map[string]any)
 	if _, was := at(before, pointer).(map[string]any); was || len(now) == 0 || len(now) > maxChanges {
@@ -312,8 +313,7 @@ func (s *Set) kindOf(u *unstructured.Unstructured) *openapi.Kind {
 	return kind
 }
 
-// Trace runs the policies on an object of a kind of the cluster, and keeps what the object
-// was before and after each mutation.
+// Trace runs the policies on an object, and records the object before and after each mutation.
 func (s *Set) Trace(ctx context.Context, a *Asking, r *Resource, u *unstructured.Unstructured) (*engine.Decision, error) {
 	req := a.request(r, u)
 	if req.Namespace != "" && slices.Contains(a.Exempt, req.Namespace) {

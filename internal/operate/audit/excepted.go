@@ -14,27 +14,29 @@ import (
 	"github.com/mapd-project/mapd/pkg/engine"
 )
 
-// Excepted is an exception that holds for an object, and what happens when it ends.
+// Excepted is an exception that holds for an object, with what happens when it ends.
 type Excepted struct {
 	Exception string `json:"exception"`
 	Owner     string `json:"owner,omitempty"`
 	Reason    string `json:"reason"`
 	// Until is empty for an exception without an end.
 	Until string `json:"until,omitempty"`
-	// Policies are those that leave the object alone, each with its binding if it has one, as
-	// policy › binding.
+	// Policies are the policies that do not change the object because of it, as policy › binding,
+	// or policy alone if it has no binding.
 	Policies []string `json:"policies"`
-	// Changes are what becomes of the object when the exception ends, besides what follows from
-	// those that end before.
+	// Changes are the changes to the object when the exception ends, besides those when earlier
+	// exceptions end.
 	Changes     []Change `json:"changes,omitempty"`
 	MoreChanges int      `json:"moreChanges,omitempty"`
-	// Denied is why the object is refused then, and Error why that is not known.
+	// Denied is the reason why the object would be refused then, and Error the reason why that is
+	// not known.
 	Denied string `json:"denied,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
-// excepted returns an object for which exceptions hold, nil if there are none. d is what the
-// policies make of it now. What they make of it later is what they make of a request of then.
+// excepted returns the result for an object for which exceptions hold, nil if there are none. d
+// is the present decision. To find out what happens later, it evaluates requests with a later
+// time.
 func (a *Asking) excepted(ctx context.Context, s *Set, of *Resource, u *unstructured.Unstructured, d *engine.Decision) *Result {
 	byName := map[*binding.Exception]int{}
 	var holding []*binding.Exception
@@ -60,14 +62,14 @@ func (a *Asking) excepted(ctx context.Context, s *Set, of *Resource, u *unstruct
 		if o.Binding != "" {
 			by += " › " + o.Binding
 		}
-		if !slices.Contains(out[at].Policies, by) { // both rounds say so
+		if !slices.Contains(out[at].Policies, by) { // both rounds may have the policy
 			out[at].Policies = append(out[at].Policies, by)
 		}
 	}
 	if len(out) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(holding, func(x, y *binding.Exception) int { return binding.Latest(y, x) }) // the next to end first
+	slices.SortStableFunc(holding, func(x, y *binding.Exception) int { return binding.Latest(y, x) }) // by their ends
 	for _, x := range holding {
 		e := &out[byName[x]]
 		_, until := x.Times()
@@ -94,7 +96,7 @@ func (a *Asking) excepted(ctx context.Context, s *Set, of *Resource, u *unstruct
 	return r
 }
 
-// differences returns what differs between two objects that came of u, as results have it.
+// differences returns the fields that differ between two versions of u, in the form of results.
 func (s *Set) differences(u, before, after *unstructured.Unstructured) ([]Change, int) {
 	gvk := u.GroupVersionKind()
 	var keys report.Keys

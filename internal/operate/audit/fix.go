@@ -21,59 +21,59 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Manager is the field manager of all that a Fixer writes.
+// Manager is the field manager of all writes of a Fixer.
 const Manager = "mapd-audit"
 
 // Reference names an object in the version in which it was audited.
 type Reference struct {
 	Resource        Resource
 	Namespace, Name string
-	// Template has the policies run on the Pod that a workload's template makes, as if it were
-	// created. What they make of the Pod is written into the template.
+	// Template runs the policies on the Pod that a workload's template would create, and writes
+	// the result into the template.
 	Template bool
 }
 
-// Fixer writes what policies make of objects, one object at a time.
+// Fixer writes what policies do to objects, one object at a time.
 //
-// It reads the object, runs the policies, and applies the fields that they set by
-// server-side apply, with the resourceVersion that it has read: if the object has changed
-// meanwhile, all that is done again. A field that another manager has with another value
-// is a conflict, which is reported and not forced. What an apply cannot say, such as that
-// a field goes, is a JSON patch under the same resourceVersion.
+// It reads the object, runs the policies, and applies the fields that they set by server-side
+// apply, with the resourceVersion that it has read. If the object has changed meanwhile, it
+// begins again. If another manager owns a field with another value, that is a conflict, which is
+// reported and not forced. Changes that an apply cannot express, such as removing a field, are a
+// JSON patch with the same resourceVersion.
 type Fixer struct {
 	Writer
 	Set *Set
 	Asking
-	// Twice leaves an object alone if the policies change their own result again: each write
-	// would ask for another one.
+	// Twice makes the Fixer skip objects for which the policies change their own result again:
+	// each write would cause another one.
 	Twice bool
-	// Leave returns why an object is left alone, "" if it is not. was is the object and want what
-	// the policies make of it. nil leaves none alone.
+	// Leave returns the reason to skip an object, "" if there is none. was is the object, and
+	// want the object after the policies. It may be nil.
 	Leave func(r *Result, was, want *unstructured.Unstructured) string
-	// Confirm is asked with what is about to be written; nil is always yes.
+	// Confirm is called with the result that is about to be written, and returns whether to write
+	// it; nil always writes.
 	Confirm func(*Result) (bool, error)
-	// Before is called before each write with how to put the object back. Its error ends the
-	// write. It is called again after the write if the API server stored something else than
-	// it answered to the dry run. Refused is called if the API server has then written
-	// nothing; nil is not.
+	// Before is called before each write, with what undoes it; an error prevents the write. It is
+	// called again after the write if the API server has stored something else than its answer to
+	// the dry run. Refused is called if the API server then wrote nothing. Both may be nil.
 	Before  func(*Undo) error
 	Refused func() error
 }
 
-// Outcome is what became of one object.
+// Outcome is the outcome for one object.
 type Outcome string
 
 // Outcomes of Fix and Restore.
 const (
 	Written Outcome = "written"
 	Checked Outcome = "would be written"
-	// Partly and CheckedPartly are Written and Checked of an object in which the API server
-	// leaves some of the fields that the policies change as they are. If it leaves all, the
-	// outcome is Unwritten.
+	// Partly and CheckedPartly are used instead of Written and Checked if the API server leaves
+	// some of the changed fields as they were. If it leaves all of them, the outcome is
+	// Unwritten.
 	Partly        Outcome = "written in part"
 	CheckedPartly Outcome = "would be written in part"
 	Unwritten     Outcome = "not written"
-	// LeftOut is for a write that replaces Pods, which nobody has allowed.
+	// LeftOut: the write would replace Pods, which Writer.ReplacePods does not allow.
 	LeftOut Outcome = "left out"
 
 	Done     Outcome = "is as the policies make it"
@@ -87,10 +87,10 @@ const (
 	Before   Outcome = "is as it was"
 )
 
-// attempts is how often an object is evaluated that changes all the time.
+// attempts bounds how often an object is evaluated again because it has changed.
 const attempts = 10
 
-// OK reports whether nobody has to look at the object.
+// OK reports whether the outcome needs no attention.
 func (o Outcome) OK() bool {
 	switch o {
 	case Refused, Conflict, Failed, Partly, CheckedPartly, Unwritten, LeftOut:
@@ -106,8 +106,8 @@ func (c *Cluster) of(r Resource, namespace string) dynamic.ResourceInterface {
 	return c.Dynamic.Resource(r.GVR)
 }
 
-// Fix writes what the policies make of an object. why explains the outcome. The error is
-// of what Fix was given, or says that ctx is done: nothing more can be written.
+// Fix writes what the policies do to an object. why explains the outcome. An error is about the
+// arguments of Fix, or the end of ctx: then nothing more can be written.
 func (f *Fixer) Fix(ctx context.Context, of Reference) (outcome Outcome, why string, err error) {
 	client := f.Cluster.of(of.Resource, of.Namespace)
 	asked := ""
@@ -133,8 +133,8 @@ func (f *Fixer) Fix(ctx context.Context, of Reference) (outcome Outcome, why str
 		r := newResult(u)
 		f.Set.tell(r, d, subject, subject)
 		r.Replaces = replacement(u.Object, want.Object)
-		// A failure that failurePolicy ignores leaves the result of the other policies, which is
-		// not what all of them would make of it.
+		// If the failure of one policy is ignored, the result of the others is not what all of
+		// them together would do.
 		for _, a := range r.By {
 			if a.Error != "" {
 				return Failed, a.Policy + ": " + a.Error, nil
@@ -176,8 +176,8 @@ func (f *Fixer) Fix(ctx context.Context, of Reference) (outcome Outcome, why str
 // unstable says why Twice leaves an object alone.
 const unstable = "the policies change their own result again"
 
-// evaluate runs the policies on an object, or on the Pod of its template. subject is what they
-// ran on, and want the object as they make it.
+// evaluate runs the policies on an object, or on the Pod of its template. subject is the object
+// that they ran on, and want is their result.
 func (f *Fixer) evaluate(ctx context.Context, of *Reference, u *unstructured.Unstructured) (subject, want *unstructured.Unstructured, d *engine.Decision, err error) {
 	asking, resource, subject := f.Asking, &of.Resource, u
 	if of.Template {
@@ -196,7 +196,7 @@ func (f *Fixer) evaluate(ctx context.Context, of *Reference, u *unstructured.Uns
 }
 
 // ControllerOf returns the controller of an object, nil if it has none. found is false if the
-// object is gone, or cannot be read.
+// object is gone or cannot be read.
 func (c *Cluster) ControllerOf(ctx context.Context, of Reference) (controller *metav1.OwnerReference, found bool, err error) {
 	u, err := c.of(of.Resource, of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	outcome, _, err := failed(ctx, err)
@@ -206,7 +206,7 @@ func (c *Cluster) ControllerOf(ctx context.Context, of Reference) (controller *m
 	return metav1.GetControllerOf(u), true, nil
 }
 
-// failed returns what an error of the API server means for an object; "" without one.
+// failed returns the outcome for an error of the API server; "" if err is nil.
 func failed(ctx context.Context, err error) (Outcome, string, error) {
 	var status *apierrors.StatusError
 	switch {
@@ -221,23 +221,23 @@ func failed(ctx context.Context, err error) (Outcome, string, error) {
 	case errors.As(err, &status):
 		return Failed, err.Error(), nil
 	}
-	return "", "", err // the cluster cannot be reached
+	return "", "", err // the API server cannot be reached
 }
 
-// owned reports whether other managers have fields that an apply would change.
+// owned reports whether an error is a conflict with the fields of other managers.
 func owned(err error) bool {
 	var status *apierrors.StatusError
 	return apierrors.IsConflict(err) && errors.As(err, &status) && status.ErrStatus.Details != nil &&
 		slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeFieldManagerConflict })
 }
 
-// refusedWrite reports whether an error says for certain that nothing was written.
+// refusedWrite reports whether an error proves that nothing was written.
 func refusedWrite(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 
-// write writes one version of an object, first as a dry run. again says that the object
-// has changed since it was read.
+// write writes one version of an object, after a dry run. again: the object has changed since it
+// was read.
 func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of Resource, was, want *unstructured.Unstructured) (outcome Outcome, why string, again bool, err error) {
 	writes, err := f.writes(was, want)
 	if err != nil {
@@ -255,7 +255,7 @@ func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of 
 		if kept, none = unchanged(was, want, stored); none {
 			return Unwritten, kept, false, nil
 		}
-		// Policies in force may have changed more than those that are evaluated.
+		// The policies in force may change more than the evaluated ones.
 		if why := f.leftOut(was.Object, stored.Object); why != "" {
 			return LeftOut, why, false, nil
 		}
@@ -304,10 +304,9 @@ func (f *Fixer) write(ctx context.Context, client dynamic.ResourceInterface, of 
 	return outcome, also(kept, pods), false, err
 }
 
-// unchanged compares what the API server answered to a write with what was asked: why names
-// the fields that it left as they were, and none reports that it changed nothing of what was
-// asked. Fields are compared by name, without the indices of lists, because the server may
-// have changed a list besides.
+// unchanged compares the API server's answer to a write with the request. why names the requested
+// fields that stayed as they were; none: all of them did. Fields are compared by name, without
+// list indices, because the server may have changed a list as well.
 func unchanged(was, want, now *unstructured.Unstructured) (why string, none bool) {
 	changed := names(tree.Changed(stable(was), stable(now)))
 	var fixed, kept []string
@@ -333,7 +332,7 @@ func unchanged(was, want, now *unstructured.Unstructured) (why string, none bool
 	return strings.Join(parts, "; "), none
 }
 
-// identity are the fields of every object that no write changes.
+// identity are the fields that every object has and that no write changes.
 var identity = []string{
 	"apiVersion", "kind", "metadata.name", "metadata.generateName", "metadata.namespace", "metadata.uid", "metadata.selfLink", "metadata.generation",
 	"metadata.resourceVersion", "metadata.managedFields", "metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
@@ -366,8 +365,8 @@ type patch struct {
 	body []byte
 }
 
-// writes returns the writes that make want of was: the last one does, and those before it are
-// only tried.
+// writes returns the possible writes that turn was into want. The last one is used; those before
+// it are tried first.
 func (f *Fixer) writes(was, want *unstructured.Unstructured) ([]patch, error) {
 	before, after := stable(was), stable(want)
 	mine, other := ownFields(was)
@@ -379,7 +378,7 @@ func (f *Fixer) writes(was, want *unstructured.Unstructured) ([]patch, error) {
 		apply.SetGroupVersionKind(was.GroupVersionKind())
 		apply.SetName(was.GetName())
 		apply.SetNamespace(was.GetNamespace())
-		apply.SetUID(was.GetUID()) // or it would be created if it is gone
+		apply.SetUID(was.GetUID()) // without the UID, an apply would create the object if it is gone
 		apply.SetResourceVersion(was.GetResourceVersion())
 		text, err := json.Marshal(apply.Object)
 		if err != nil {
@@ -399,7 +398,7 @@ func (f *Fixer) writes(was, want *unstructured.Unstructured) ([]patch, error) {
 	return append(out, replace), nil
 }
 
-// jsonPatch returns a patch that is refused if the object is another version.
+// jsonPatch returns a patch that is refused if the object has another version.
 func jsonPatch(of *unstructured.Unstructured, ops []tree.Op) (patch, error) {
 	text, err := tree.EncodePatch(append(ops,
 		tree.Op{Op: "replace", Path: "/metadata/uid", Value: string(of.GetUID())},
@@ -418,9 +417,8 @@ func (p *patch) send(ctx context.Context, client dynamic.ResourceInterface, dryR
 	return client.Patch(ctx, p.name, p.kind, p.body, o)
 }
 
-// ownFields returns the fields that Manager has applied before, as managedFields have
-// them. other says that it did so in another version of the kind, whose fields may have
-// other names.
+// ownFields returns the fields that Manager has applied before, in the form of managedFields.
+// other: they are of another version of the kind, which may name fields differently.
 func ownFields(u *unstructured.Unstructured) (fields []byte, other bool) {
 	for _, m := range u.GetManagedFields() {
 		if m.Manager != Manager || m.Operation != metav1.ManagedFieldsOperationApply || m.Subresource != "" {
@@ -436,11 +434,11 @@ func ownFields(u *unstructured.Unstructured) (fields []byte, other bool) {
 	return fields, false
 }
 
-// templateGeneration is an annotation of DaemonSets in which an API server counts the changes
-// of the template. It ignores what clients write there.
+// templateGeneration is an annotation of DaemonSets in which an API server counts the changes of
+// the template. It ignores values that clients write.
 const templateGeneration = "deprecated.daemonset.template.generation"
 
-// stable returns an object without what the API server sets at each write on its own account.
+// stable returns an object without the fields that the API server sets at each write.
 func stable(u *unstructured.Unstructured) map[string]any {
 	out := maps.Clone(u.Object)
 	if meta, ok := u.Object["metadata"].(map[string]any); ok {

@@ -11,12 +11,14 @@ import (
 	"github.com/mapd-project/mapd/internal/words"
 )
 
-// maxOwners bounds how many owners Totals count one by one. Whoever may label an object can name one.
+// maxOwners bounds the owners that Totals count separately: anybody who may label an object can
+// name a new one.
 const maxOwners = 1000
 
-// GitOpsOwner returns who applies an object from Git, such as "Argo CD Application shop", as its
-// labels and annotations say; "" if nobody does. An Argo CD that tracks by the label
-// app.kubernetes.io/instance alone is not seen, since Helm sets that as well.
+// GitOpsOwner returns who applies an object from Git, such as "Argo CD Application shop",
+// according to its labels and annotations; "" if they name nobody. It cannot recognise an Argo CD
+// that tracks by the label app.kubernetes.io/instance alone, because Helm sets that label as
+// well.
 func GitOpsOwner(u *unstructured.Unstructured) string {
 	annotations, labels := u.GetAnnotations(), u.GetLabels()
 	// application:group/kind:namespace/name. Controllers copy annotations to what they create, so
@@ -40,8 +42,8 @@ func GitOpsOwner(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// drifts reports whether an enforced policy changes an object that somebody applies from Git: its
-// next write makes it differ from Git.
+// drifts reports whether an enforced policy changes an object that is applied from Git: after its
+// next write it differs from Git.
 func (r *Result) drifts() bool {
 	return r.Owner != "" && len(r.Changes) > 0 && r.Denied == "" && slices.ContainsFunc(r.By, func(a Actor) bool { return a.Mode == "" && len(a.Fields) > 0 })
 }
@@ -57,7 +59,7 @@ func (t *Totals) addDrift(owner string) {
 	t.Drift[owner]++
 }
 
-// Drifting says how many objects drift, and whose they are; "" if none does.
+// Drifting describes how many objects drift, and who applies them; "" if none drifts.
 func (t *Totals) Drifting() string {
 	n := 0
 	var owners []string
@@ -71,7 +73,7 @@ func (t *Totals) Drifting() string {
 	return fmt.Sprintf("%s that would change would differ from Git: %s", words.Count(n, "object", "objects"), words.Some(owners, 10))
 }
 
-// DriftAdvice is what to do about objects that drift.
+// DriftAdvice is the advice about objects that drift.
 const DriftAdvice = "mapd export ignore writes rules for that, and mapd post-render or krm changes what is applied"
 
 // drift is Drifting with the advice.
@@ -82,7 +84,7 @@ func (t *Totals) drift() string {
 	return ""
 }
 
-// ReadDrift returns of Finished.Data what the audit counted in all, and what Drifting said.
+// ReadDrift returns, from Finished.Data, the summary of an audit and the text of Drifting.
 func ReadDrift(data map[string]string) (summary, drifting string) {
 	return data["summary"], strings.TrimSuffix(strings.TrimSpace(data["drift"]), "; "+DriftAdvice)
 }

@@ -17,13 +17,13 @@ type query struct {
 	namespace, labels, fields string
 }
 
-// cursor is how far a list was read.
+// cursor is a position in a list.
 type cursor struct {
 	// Continue is the server's token for the next page; empty at the start.
 	Continue string `json:"continue,omitempty"`
 	// Last is the key of the last object that was handled.
 	Last string `json:"last,omitempty"`
-	// Over says that the server has no further page.
+	// Over: the server has no further page.
 	Over bool `json:"-"`
 }
 
@@ -43,7 +43,7 @@ type lister struct {
 	query   query
 	at      cursor
 	limit   int
-	restart bool // the token is gone: objects up to at.Last were handled
+	restart bool // the token has expired: skip objects up to at.Last
 }
 
 func newLister(c *Cluster, r Resource, q query, at cursor) *lister {
@@ -57,12 +57,12 @@ const (
 	between = 200 * time.Millisecond
 )
 
-// next reads a page and calls handle with its objects, chunk by chunk. After the last
-// page, at.Over is set. An object is handled once, also if the page has to be read again.
+// next reads a page, and calls handle with its objects in chunks. After the last page, at.Over is
+// set. Each object is handled once, even if the page has to be read again.
 //
-// An expired token goes on where it was with what the server stores now. If the server has no
-// token for that, the list begins again and objects up to the last one are passed over:
-// API servers list by namespace and name.
+// With an expired token, the list continues at the same position with the objects that the server
+// has now. If the server returns no token for that, the list begins again and skips objects up to
+// the last handled one: API servers list by namespace and name.
 func (l *lister) next(ctx context.Context, handle func([]json.RawMessage) error) error {
 	done := map[string]bool{}
 	for try := 1; ; try++ {
@@ -90,14 +90,14 @@ func (l *lister) next(ctx context.Context, handle func([]json.RawMessage) error)
 		if try == tries {
 			return err
 		}
-		l.limit = max(1, l.limit/2) // a server that is slow to send a page has less to send
+		l.limit = max(1, l.limit/2) // a smaller page helps if the server is slow
 		if err := Sleep(ctx, between<<(try-1)); err != nil {
 			return err
 		}
 	}
 }
 
-// Sleep waits, or ends with the error of a context that is over.
+// Sleep waits for d, or returns the error of ctx when it ends earlier.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -112,7 +112,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// resize has the next page be about pageBytes.
+// resize adapts the limit so that the next page has about pageBytes.
 func (l *lister) resize(n int, size int64) {
 	if n == 0 {
 		return
@@ -121,12 +121,12 @@ func (l *lister) resize(n int, size int64) {
 	l.limit = max(1, min(maxPage, 2*l.limit, fits))
 }
 
-// handleError is an error of whoever handles objects.
+// handleError wraps an error of the function that handles objects.
 type handleError struct{ err error }
 
 func (e *handleError) Error() string { return e.err.Error() }
 
-// page reads one page. done has the keys of its objects that were handled.
+// page reads one page. done has the keys of the objects that were handled already.
 func (l *lister) page(ctx context.Context, done map[string]bool, handle func([]json.RawMessage) error) (token string, n int, size int64, err error) {
 	path := "/apis/" + l.of.GVR.Group
 	if l.of.GVR.Group == "" {

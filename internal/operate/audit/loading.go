@@ -33,34 +33,33 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Loading says which policies a Set has. Env is required.
+// Loading says which policies a Set has, and how they run. Env is required.
 type Loading struct {
 	Env *cel.Env
-	// Files are read instead of the cluster's policies, if not nil. What they lack of
-	// Namespaces, definitions and parameters is read from the cluster.
+	// Files, if not nil, are read instead of the cluster's policies. Namespaces,
+	// CustomResourceDefinitions and parameters that they lack are read from the cluster.
 	Files []manifest.Input
-	// Unbound binds policies without a binding to everything.
+	// Unbound gives policies without a binding one for all objects.
 	Unbound bool
-	// Native, Mutators, Kyverno and Modules have the cluster's policies of Kubernetes' own group,
-	// Gatekeeper's mutators, Kyverno's policies and Kubewarden's run, too. Those of files always
-	// run.
+	// Native, Mutators, Kyverno and Modules add the cluster's policies of Kubernetes' own group,
+	// Gatekeeper's mutators, Kyverno's policies and Kubewarden's. Those in files always run.
 	Native, Mutators, Kyverno, Modules bool
-	// Only, if not empty, are the names of the policies that run; mutators, Kyverno's and
-	// Kubewarden's policies do not run then.
+	// Only, if not empty, are the names of the only policies that run; no mutators, Kyverno's or
+	// Kubewarden's policies run then.
 	Only []string
-	// Enforced leaves policies and bindings out that are in another mode.
+	// Enforced skips policies and bindings that are not enforced.
 	Enforced bool
-	// Whole has bindings apply to all objects, whatever their share is.
+	// Whole applies bindings to all objects, whatever their share is.
 	Whole bool
 	// Loader loads the modules of Kubewarden's policies.
 	Loader kubewarden.Loader
-	// Authorizer answers for the cluster.
+	// Authorizer answers permission checks in policies.
 	Authorizer authorizer.Authorizer
 }
 
-// Set is the policies of an audit. It does not change.
+// Set has the policies of an audit. It is immutable.
 type Set struct {
-	// Problems say which policies are left out, and which parameters could not be read.
+	// Problems describe policies that were left out, and parameters that could not be read.
 	Problems []string
 	// Incomplete says that something could not be read on which decisions depend: definitions,
 	// Namespaces, exceptions or parameters. Problems say what.
@@ -73,18 +72,18 @@ type Set struct {
 	options string // part of what Options.digest returns
 	types   *openapi.Types
 	whole   *engine.Engine
-	native  *engine.Engine       // of policies that the API server runs itself; nil: none
-	modes   map[[2]string]string // of a policy and a binding that are not enforced
+	native  *engine.Engine       // for policies that the API server runs itself; nil: none
+	modes   map[[2]string]string // by policy and binding, of those that are not enforced
 }
 
-// Served returns the Set of policies that a server runs, each in its mode. The Engine must
-// not be published to any more.
+// Served returns a Set with the policies of an engine, each in its mode. Nothing may be published
+// to the Engine afterwards.
 func Served(e *engine.Engine, types *openapi.Types) *Set { return &Set{types: types, whole: e} }
 
 // nativeStage is the name of the stage that stands for the API server's own policies.
 const nativeStage = "native policies"
 
-// surroundings are the definitions, Namespaces and exceptions of a cluster.
+// surroundings returns the CustomResourceDefinitions, Namespaces and exceptions of a cluster.
 func (c *Cluster) surroundings(ctx context.Context) (docs []*manifest.Document, problems []string, err error) {
 	for _, of := range []schema.GroupVersionKind{
 		{Group: api.DefinitionGroup, Kind: api.DefinitionKind, Version: "v1"}, {Kind: "Namespace", Version: "v1"}, api.Exceptions.GroupVersion().WithKind(api.ExceptionKind),
@@ -106,13 +105,13 @@ func (c *Cluster) surroundings(ctx context.Context) (docs []*manifest.Document, 
 	return docs, problems, nil
 }
 
-// unreadable reports whether the user may not read something, or the cluster has no list
-// of it. Other errors end an audit.
+// unreadable reports whether an error means that the user may not read a resource, or that it
+// cannot be listed. Other errors end an audit.
 func unreadable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsUnauthorized(err)
 }
 
-// refused reports whether the server answered, with an error.
+// refused reports whether err is an answer of the server.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)
@@ -133,7 +132,7 @@ func document(u *unstructured.Unstructured) *manifest.Document {
 	return &manifest.Document{Object: u, File: manifest.Name(u), Index: 1}
 }
 
-// decode reads an object of a list, whose kind servers leave to the list.
+// decode decodes an object of a list. Its kind is r's, because servers omit it in lists.
 func decode(item json.RawMessage, r Resource) (*unstructured.Unstructured, error) {
 	o, err := tree.Decode(item)
 	if err != nil {
@@ -248,7 +247,7 @@ func (b *setBuilder) read(ctx context.Context, native bool) (docs []*manifest.Do
 		}
 		more, err := b.cluster.documents(ctx, r, query{})
 		if err != nil {
-			// Without its policies an audit would say that nothing changes.
+			// Without its policies, an audit would always find that nothing changes.
 			return nil, err
 		}
 		docs = append(docs, more...)
@@ -256,8 +255,8 @@ func (b *setBuilder) read(ctx context.Context, native bool) (docs []*manifest.Do
 	return docs, nil
 }
 
-// add compiles policies with their surroundings. Faults of files are errors; a policy of
-// the cluster that has one is left out.
+// add compiles policies and the objects that they need. A fault in a file is an error; a policy
+// of the cluster with a fault is left out.
 func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native bool) error {
 	more, err := b.params(ctx, docs)
 	if err != nil {
@@ -347,8 +346,8 @@ func (b *setBuilder) add(ctx context.Context, docs []*manifest.Document, native 
 	return nil
 }
 
-// mode has every policy run as if it were enforced, and remembers the mode that it has; with
-// Loading.Enforced the others do not run.
+// mode returns Enforce, so that every policy runs as if it were enforced, and records the actual
+// mode. With Loading.Enforced, policies in other modes do not run.
 func (b *setBuilder) mode(p *policy.Policy, by *binding.Binding, written api.Mode) api.Mode {
 	if only := b.loading.Only; len(only) > 0 && !slices.Contains(only, p.Name()) {
 		return api.Off
@@ -429,8 +428,8 @@ func (b *setBuilder) params(ctx context.Context, docs []*manifest.Document) (out
 	return out, nil
 }
 
-// paramQuery returns what a binding's paramRef selects, false if there is none. In
-// whichever namespace the parameters are, those of the others are not read if it says so.
+// paramQuery returns a query for the parameters that a binding selects; false if it has no
+// paramRef. It restricts the namespace only if the binding names one.
 func paramQuery(binding *unstructured.Unstructured) (q query, ok bool) {
 	ref, ok, _ := unstructured.NestedMap(binding.Object, "spec", "paramRef")
 	if !ok {
@@ -485,8 +484,9 @@ func (c *Cluster) Documents(ctx context.Context, l Loading) (docs []*manifest.Do
 	return slices.Concat(docs, params, around), problems, nil
 }
 
-// Needs returns what policies and bindings read of a cluster besides the objects that they
-// are about: parameters, definitions and Namespaces. problems say what could not be read.
+// Needs returns the objects of a cluster that policies and bindings read besides the object of
+// the request: parameters, CustomResourceDefinitions and Namespaces. problems say what could not
+// be read.
 func (c *Cluster) Needs(ctx context.Context, policies []*manifest.Document) (docs []*manifest.Document, problems []string, err error) {
 	around, problems, err := c.surroundings(ctx)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// managers returns the managedFields that an object should have when u is undone: Manager
-// loses the fields of the write and of the undo, and other managers get back the fields that
-// the write took from them. now is the object with its fields put back. changed reports
-// whether it has other managedFields.
+// managers returns the managedFields that an object should have after u was undone. Manager loses
+// the fields of the write and of the undo, and other managers get back the fields that the write
+// took from them. now is the object with its fields restored. changed: its managedFields are
+// different.
 func (u *Undo) managers(now *unstructured.Unstructured) (entries []any, changed bool) {
 	before, after := managed(u.Before), managed(u.After)
 	gone := fieldSet{}
@@ -58,7 +58,7 @@ func (u *Undo) managers(now *unstructured.Unstructured) (entries []any, changed 
 		}
 	}
 	if len(entries) == 0 {
-		entries = []any{map[string]any{}} // an empty list would leave them as they are
+		entries = []any{map[string]any{}} // an empty list would not change them
 	}
 	return entries, changed
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Replacement says what a write does to Pods that run.
+// Replacement describes what a write does to running Pods.
 type Replacement struct {
-	// Pods is how many Pods are replaced; -1 if the kind is not one of Kubernetes' own, and
-	// so the number is not known.
+	// Pods is the number of Pods that are replaced; -1 if it is not known, because the kind is
+	// not built in.
 	Pods int `json:"pods"`
-	// Restarts says that it is a Pod, whose containers restart.
+	// Restarts: the object is a Pod whose containers restart.
 	Restarts bool `json:"restarts,omitempty"`
-	// AtOnce says that all Pods end before the first new one begins (strategy Recreate).
+	// AtOnce: all Pods end before the first new one begins (strategy Recreate).
 	AtOnce bool `json:"atOnce,omitempty"`
-	// Paused says that the Pods are replaced when somebody resumes the Deployment.
+	// Paused: the Pods are replaced when the Deployment is resumed.
 	Paused bool `json:"paused,omitempty"`
 }
 
@@ -47,10 +47,10 @@ func (p *Replacement) String() string {
 	return text
 }
 
-// replacement returns what writing after over before does to Pods that run, nil if nothing.
-// A template is used at once by Deployments, DaemonSets and StatefulSets. In other kinds of
-// Kubernetes' own it is for Pods to come, and so it is with the strategy OnDelete. Whoever has
-// defined another kind with a template of Pods can replace them.
+// replacement returns what writing after over before does to running Pods, nil if nothing.
+// Deployments, DaemonSets and StatefulSets replace their Pods when the template changes, unless
+// their strategy is OnDelete. Other built-in kinds use a changed template for new Pods only.
+// Custom kinds with a Pod template may replace their Pods.
 func replacement(before, after map[string]any) *Replacement {
 	u := unstructured.Unstructured{Object: after}
 	gvk := u.GroupVersionKind()
@@ -100,8 +100,8 @@ func replaced(p *Replacement) *Replacement {
 	return p
 }
 
-// ownedTemplate returns the Deployment whose ReplicaSet gets another template by a write, ""
-// if there is none. The Deployment would take the ReplicaSet for an older one, and make
+// ownedTemplate returns the Deployment that owns a ReplicaSet whose template a write changes, ""
+// if there is none. The Deployment would take the ReplicaSet for an older one, and create
 // another.
 func ownedTemplate(before, after map[string]any) string {
 	u := unstructured.Unstructured{Object: before}
@@ -143,23 +143,23 @@ func number(o map[string]any, otherwise int64, path ...string) int {
 	return int(n)
 }
 
-// Writer has what a write needs, be it of what policies make of an object or of what it was.
+// Writer has the options that both a Fixer and Restore need.
 type Writer struct {
 	Cluster *Cluster
-	// DryRun has the API server check each write and store none.
+	// DryRun lets the API server check each write without storing it.
 	DryRun bool
-	// ReplacePods allows writes that have Pods replaced. Without it their outcome is LeftOut.
-	// After such a write of a workload the Writer waits until its rollout is over. If that makes
-	// no progress for Patience, further such writes are left out.
+	// ReplacePods allows writes that replace Pods. Without it their outcome is LeftOut. After
+	// writing a workload, the Writer waits for the end of its rollout. If a rollout makes no
+	// progress for Patience, further writes of that sort are left out.
 	ReplacePods bool
 	Patience    time.Duration
-	// Waiting is called with how far a rollout is; nil is not.
+	// Waiting is called with the progress of a rollout; it may be nil.
 	Waiting func(title, progress string)
 
-	stuck string // the rollout that is not over
+	stuck string // the rollout that has not ended
 }
 
-// leftOut returns why a write is not made for the sake of Pods, "" if it is.
+// leftOut returns the reason why a write that replaces Pods is left out, "" if it is allowed.
 func (w *Writer) leftOut(before, after map[string]any) string {
 	if owner := ownedTemplate(before, after); owner != "" {
 		return "its template is that of the " + owner + ", which would make another ReplicaSet"
@@ -187,7 +187,7 @@ func replaces(before, after *unstructured.Unstructured) string {
 // pollRollout is how often a workload is read whose rollout is awaited.
 const pollRollout = 2 * time.Second
 
-// await waits until the Pods that a write replaces are replaced, and says what it did.
+// await waits until the Pods of a workload have been replaced, and describes what happened.
 func (w *Writer) await(ctx context.Context, client dynamic.ResourceInterface, before, stored *unstructured.Unstructured) (string, error) {
 	p := replacement(before.Object, stored.Object)
 	if p == nil {
@@ -211,7 +211,7 @@ func (w *Writer) await(ctx context.Context, client dynamic.ResourceInterface, be
 			if ctx.Err() != nil {
 				return "", ctx.Err()
 			}
-			continue // of no more use than an answer without progress
+			continue // no more useful than an answer without progress
 		}
 		was := progress
 		if progress, over, failed = rolledOut(now.Object); progress != was {
@@ -225,9 +225,9 @@ func (w *Writer) await(ctx context.Context, client dynamic.ResourceInterface, be
 	return p.String(), nil
 }
 
-// rolledOut says how far the rollout of a workload is, as kubectl rollout status does. Of a
-// kind without rollouts, and of one that is paused, it is over at once. failed reports that
-// the controller has given up.
+// rolledOut returns the progress of a workload's rollout, as kubectl rollout status does. A
+// paused rollout, and a kind without rollouts, count as over. failed: the controller has given
+// up.
 func rolledOut(o map[string]any) (progress string, over, failed bool) {
 	u := unstructured.Unstructured{Object: o}
 	kind := u.GetKind()

@@ -15,22 +15,22 @@ import (
 	"github.com/mapd-project/mapd/internal/words"
 )
 
-// Repeater audits again and again, beside a server whose policies it runs. All but Log are
-// required.
+// Repeater repeats audits in the background of a server, with the server's policies. All but Log
+// are required.
 type Repeater struct {
 	// Every is the time from the end of an audit to the beginning of the next one.
 	Every time.Duration
-	// Config reaches the cluster, with the limit of its QPS. Kinds that the server begins
-	// to serve are part of the next audit.
+	// Config connects to the cluster, with a rate limit. Each audit discovers the served kinds
+	// again.
 	Config *rest.Config
-	// Set returns the policies as they are now; nil while they are not known.
+	// Set returns the present policies; nil while they are not known.
 	Set func() *Set
 	Asking
-	// Reports, if not nil, is called when an audit begins, and returns what makes reports of
+	// Reports, if not nil, is called at the beginning of an audit, and returns the collector of
 	// its results.
 	Reports func() Reports
-	// Existing, if not nil, takes the results of each audit, and brings objects in line until the
-	// next one begins.
+	// Existing, if not nil, receives the results of each audit, and fixes objects until the next
+	// one begins.
 	Existing Existing
 	// Publish is called with the outcome of each audit, and with nil when Run returns.
 	Publish func(*Finished)
@@ -40,14 +40,15 @@ type Repeater struct {
 // Reports takes the results of one audit.
 type Reports interface {
 	Add(r *Result)
-	// Write stores them. said is what it did, for the ConfigMap, and has no values of objects.
+	// Write stores the reports. said describes what was done, for the ConfigMap, without values
+	// of objects.
 	Write(ctx context.Context, c *Cluster, f *Finished) (said string, err error)
 }
 
-// Existing brings objects in line with the policies, after an audit has found them.
+// Existing changes existing objects that an audit has found, as the policies would.
 type Existing interface {
-	// Begin is called when an audit begins, Add with each of its results, and Fix when it has
-	// ended. Fix returns at the latest soon after until. End is called when Run returns.
+	// Begin is called at the beginning of an audit, Add with each of its results, and Fix after
+	// its end. Fix returns at until, or soon after. End is called when Run returns.
 	Begin()
 	Add(r *Result)
 	Fix(ctx context.Context, until time.Time)
@@ -62,11 +63,10 @@ type Finished struct {
 }
 
 const (
-	// repeatDelay is the least time before the first audit, to which up to twice as much is
-	// added by chance: while a Deployment rolls out, the Lease has a new holder every few
-	// seconds.
+	// repeatDelay is the minimum wait before the first audit. A random time of up to twice as
+	// much is added, because the Lease moves every few seconds while a Deployment rolls out.
 	repeatDelay = 10 * time.Second
-	// repeatRetry is how long after a failure the next audit begins, at first.
+	// repeatRetry is the first wait after a failed audit.
 	repeatRetry = time.Minute
 	// maxData bounds the text of each table of Data, and maxRows its rows: a ConfigMap may
 	// have 1 MiB.
@@ -74,7 +74,8 @@ const (
 	maxRows = 2000
 )
 
-// Run audits until ctx is done, and then ends at once. write stores the Data of an audit.
+// Run audits repeatedly until ctx is done, and returns soon after that. write stores the Data of
+// an audit.
 func (r *Repeater) Run(ctx context.Context, write func(ctx context.Context, data map[string]string) error) {
 	defer r.Publish(nil)
 	if r.Existing != nil {
@@ -173,9 +174,8 @@ func (r *Report) Unreadable() (n int) {
 	return n
 }
 
-// Data returns totals as text: when and how many, and tables by kind, by policy and by
-// field. It has no values of objects, so no texts of errors of policies either, and it is
-// bounded.
+// Data returns totals as text: the time, the numbers, and tables by kind, by policy and by field.
+// It is bounded and contains no values of objects, so it also leaves out errors of policies.
 func (f *Finished) Data() map[string]string {
 	summary := fmt.Sprintf("%s, after %s: %s", f.Ended.UTC().Format(time.RFC3339), f.Took.Round(time.Millisecond), f.Summary())
 	if n := f.Unreadable(); n > 0 {

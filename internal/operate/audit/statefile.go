@@ -26,8 +26,8 @@ func ReadState(file string) (*State, error) {
 	return s, nil
 }
 
-// WriteState writes a state such that the file always has the one before or all of this
-// one. Only its owner may read it: it has values of objects.
+// WriteState replaces the state file atomically. Only its owner may read the file, because it has
+// values of objects.
 func WriteState(file string, s *State) error {
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Limits of what is kept, so that an audit takes as much memory for a hundred objects as
-// for a hundred thousand.
+// Limits, so that the memory of an audit does not depend on the number of objects.
 const (
 	maxPolicies = 20_000 // pairs of policy and binding
 	maxFields   = 20_000 // names of fields, of all policies together
@@ -27,7 +26,7 @@ const (
 	maxKept     = 8 << 20
 )
 
-// Result is what policies make of one object that they change, refuse or fail for.
+// Result is what policies do to one object that they change, refuse or fail for.
 type Result struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -35,16 +34,16 @@ type Result struct {
 	Name       string `json:"name"`
 	// Changes are the fields that differ, without the values of Secrets; a long value is cut.
 	Changes []Change `json:"changes,omitempty"`
-	// MoreChanges is how many others there are.
+	// MoreChanges is the number of further changes.
 	MoreChanges int `json:"moreChanges,omitempty"`
-	// Replaces is what Pods a write would replace; nil is none.
+	// Replaces describes the Pods that a write would replace; nil: none.
 	Replaces *Replacement `json:"replaces,omitempty"`
-	// By are the policies that did something, in the order in which they ran.
+	// By are the policies that had an effect, in the order in which they ran.
 	By []Actor `json:"by,omitempty"`
-	// Owner is who applies the object from Git; empty: nobody, as far as it says.
+	// Owner is who applies the object from Git, see GitOpsOwner.
 	Owner string `json:"owner,omitempty"`
-	// Denied is why the object would be refused; with Options.Base also if only the base
-	// refuses it, which DeniedBefore says.
+	// Denied is the reason why the object would be refused. With Options.Base, it is also set if
+	// only the base refuses the object, see DeniedBefore.
 	Denied       string `json:"denied,omitempty"`
 	DeniedBefore string `json:"deniedBefore,omitempty"`
 	// Excepted are the exceptions that hold for the object, with Asking.Exceptions.
@@ -54,7 +53,7 @@ type Result struct {
 	// Resource is that which was listed, and UID that of the object.
 	Resource Resource  `json:"-"`
 	UID      types.UID `json:"-"`
-	// Controller is the controller of the object; nil: it has none.
+	// Controller is the controller of the object; nil if it has none.
 	Controller *metav1.OwnerReference `json:"-"`
 }
 
@@ -66,9 +65,9 @@ type Change struct {
 	Moved  bool   `json:"moved,omitempty"`
 }
 
-// Actor is a policy by one of its bindings.
+// Actor is a policy, running because of one of its bindings.
 type Actor struct {
-	// Stage is empty for policies, else the name of the stage.
+	// Stage is the name of the stage; empty for mapd's policies.
 	Stage   string `json:"stage,omitempty"`
 	Policy  string `json:"policy"`
 	Binding string `json:"binding,omitempty"`
@@ -95,7 +94,7 @@ func (r *Result) Diff() []report.Change {
 	return out
 }
 
-// cut returns the changes as they are kept.
+// cut returns the changes within the limits of a Result.
 func cut(changes []report.Change) (out []Change, more int) {
 	if len(changes) > maxChanges {
 		changes, more = changes[:maxChanges], len(changes)-maxChanges
@@ -131,8 +130,8 @@ func short(s string, most int) string {
 
 // Totals count objects.
 type Totals struct {
-	// Objects were evaluated; of those, Changed would change, Denied be refused, and for
-	// Failed a policy fails, which can be the same ones. Unread could not be evaluated.
+	// Objects were evaluated. Of those, Changed would change, Denied would be refused, and for
+	// Failed a policy fails; an object may count in several. Unread could not be evaluated.
 	Objects int `json:"objects"`
 	Changed int `json:"changed"`
 	Denied  int `json:"denied"`
@@ -144,8 +143,8 @@ type Totals struct {
 	Policies []*PolicyTotal `json:"policies,omitempty"`
 	// Drift counts the objects that would differ from Git, by who applies them.
 	Drift map[string]int `json:"drift,omitempty"`
-	// OtherFields counts changes of fields that there was no room to count one by one, and
-	// OtherPolicies those by policies.
+	// OtherFields and OtherPolicies count changes that exceeded the limits for counting by field
+	// and by policy.
 	OtherFields   int `json:"otherFields,omitempty"`
 	OtherPolicies int `json:"otherPolicies,omitempty"`
 
@@ -162,12 +161,12 @@ type KindTotal struct {
 	Changed  int    `json:"changed"`
 	Denied   int    `json:"denied"`
 	Failed   int    `json:"failed"`
-	// Unreadable is why the kind could not be read, or not to its end.
+	// Unreadable is the reason why the kind could not be listed completely.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// PolicyTotal counts what a policy does by one of its bindings: to how many objects, and
-// to which fields of how many.
+// PolicyTotal counts the effects of a policy because of one of its bindings: on objects, and by
+// field.
 type PolicyTotal struct {
 	Stage   string         `json:"stage,omitempty"`
 	Policy  string         `json:"policy"`
@@ -278,8 +277,7 @@ func (t *Totals) sort() {
 	})
 }
 
-// fieldName returns a JSON pointer as a name that objects have in common: without the
-// positions in lists.
+// fieldName returns a JSON pointer without list indices, so that it is the same for many objects.
 func fieldName(pointer string) string {
 	tokens, err := tree.ParsePointer(pointer)
 	if err != nil {

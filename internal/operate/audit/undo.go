@@ -21,8 +21,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Undo is one object before it was written, and after: a document of an undo file. Their
-// managedFields say what the write took from other managers.
+// Undo has an object before and after a write. It is a document of an undo file. The
+// managedFields of the two show what the write took from other managers.
 type Undo struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -30,8 +30,8 @@ type Undo struct {
 	Namespaced bool           `json:"namespaced"`
 	Before     map[string]any `json:"before"`
 	After      map[string]any `json:"after"`
-	// At is when it was written, in RFC 3339, and Stored says that the API server has answered
-	// that it was. A file has neither.
+	// At is the time of the write, in RFC 3339. Stored: the API server has confirmed the write.
+	// Undo files do not have these fields.
 	At     string `json:"at,omitempty"`
 	Stored bool   `json:"stored,omitempty"`
 }
@@ -45,15 +45,15 @@ func newUndo(of Resource, before, after *unstructured.Unstructured) *Undo {
 	return &Undo{APIVersion: undoVersion, Kind: undoKind, Resource: of.GVR.Resource, Namespaced: of.Namespaced, Before: before.Object, After: after.Object}
 }
 
-// UndoFile is a file of Undo documents that does not exist before the first.
+// UndoFile is a file of Undo documents, which is created with the first one.
 type UndoFile struct {
 	Name string
 	file *os.File
 	last int64 // where the last document begins
 }
 
-// Add writes a document, which is on the disk when Add returns. Only the owner may read
-// the file: it has whole objects.
+// Add writes a document, and returns when it is on the disk. Only the owner may read the file,
+// because it has whole objects.
 func (f *UndoFile) Add(u *Undo) (err error) {
 	if f.file == nil {
 		if f.file, err = os.OpenFile(f.Name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
@@ -73,8 +73,8 @@ func (f *UndoFile) Add(u *Undo) (err error) {
 	return err
 }
 
-// Drop removes the last document, of an object that was not written. To put it back could take
-// back what another has written.
+// Drop removes the last document, because its object was not written. Undoing it could revert
+// somebody else's write.
 func (f *UndoFile) Drop() error {
 	err := f.file.Truncate(f.last)
 	if err == nil {
@@ -83,8 +83,8 @@ func (f *UndoFile) Drop() error {
 	return err
 }
 
-// Close closes the file, and removes it if all documents were dropped; written reports whether it
-// has one.
+// Close closes the file, and removes it if it has no documents; written reports whether it has
+// one.
 func (f *UndoFile) Close() (written bool, err error) {
 	if f.file == nil {
 		return false, nil
@@ -99,9 +99,9 @@ func (f *UndoFile) Close() (written bool, err error) {
 	return true, err
 }
 
-// ReadUndo reads an undo file. A last document that is not whole is left out: what it is
-// about was not written. Of two documents with the same object before, one after the other,
-// the second says what the API server has stored.
+// ReadUndo reads an undo file. It ignores an incomplete last document, because its object was not
+// written. If two consecutive documents have the same object before the write, the second has
+// what the API server stored.
 func ReadUndo(r io.Reader) (all []*Undo, err error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -146,9 +146,9 @@ func (u *Undo) object() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: u.Before}
 }
 
-// Restore gives the fields that a Fixer has changed in an object the values of before,
-// where they still are as it wrote them. If one is not, nothing of the object is written.
-// Managers get back the fields that the Fixer took from them.
+// Restore sets the fields that a Fixer has changed to their former values. If any of them is no
+// longer as the Fixer has written it, Restore writes nothing. Other managers get back the fields
+// that the Fixer took from them.
 func (w *Writer) Restore(ctx context.Context, u *Undo) (Outcome, string, error) {
 	var read, stored *unstructured.Unstructured
 	outcome, why, err := w.restore(ctx, u, func(before, after *unstructured.Unstructured) { read, stored = before, after })
@@ -167,14 +167,14 @@ func also(a, b string) string {
 	return a + "; " + b
 }
 
-// Changed returns the fields that the write changed, by their pointers, with the values that they
-// have since; nil is none.
+// Changed returns the fields that the write changed, as pointers with their present values; nil
+// if there are none.
 func (u *Undo) Changed() map[string]any {
 	return Changed(u.object(), &unstructured.Unstructured{Object: u.After})
 }
 
-// Changed returns the fields of two versions of an object that differ, by their pointers, with
-// the values that they have in now; nil is none. What is new or gone counts by its innermost
+// Changed returns the fields that differ between two versions of an object, as pointers with
+// their values in now; nil if there are none. New and removed objects count by their innermost
 // fields.
 func Changed(was, now *unstructured.Unstructured) map[string]any {
 	before, after := &unstructured.Unstructured{Object: stable(was)}, &unstructured.Unstructured{Object: stable(now)}
@@ -280,9 +280,8 @@ func replace(ctx context.Context, client dynamic.ResourceInterface, now *unstruc
 	return p.send(ctx, client, dryRun)
 }
 
-// otherwise returns the names of the fields that a write was to change from one value to
-// another and that have neither afterwards, or still the first. A field that changed besides
-// is not one of them.
+// otherwise returns the names of fields that a write should change from one value to another, but
+// that have neither afterwards, or still have the first. It ignores other fields.
 func otherwise(from, to, stored any) []string {
 	asked := names(tree.Changed(from, to))
 	return slices.DeleteFunc(names(tree.Changed(to, stored)), func(name string) bool {
@@ -303,8 +302,8 @@ func names(pointers []string) []string {
 // absent is the value of a field that is not there.
 type absent struct{}
 
-// takeBack returns now with the changes from before to after taken back. taken gets the
-// paths of fields that are neither as in after nor as in before. Lists are values.
+// takeBack returns now with the changes from before to after reverted. It adds to taken the paths
+// of fields that are neither as in after nor as in before. Lists count as single values.
 func takeBack(path string, now, after, before any, taken *[]string) (any, bool) {
 	switch {
 	case same(after, before), same(now, before):
@@ -332,7 +331,7 @@ func takeBack(path string, now, after, before any, taken *[]string) (any, bool) 
 	return out, !was || len(out) > 0
 }
 
-// fields returns the fields of an object, none of one that is not there, nil of anything else.
+// fields returns the fields of an object, no fields for absent, and nil for other values.
 func fields(v any) map[string]any {
 	switch v := v.(type) {
 	case map[string]any:

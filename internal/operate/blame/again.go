@@ -13,9 +13,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// AsManaged returns an object without the fields that no manager has set: about what
-// clients have written, since an API server does not note as managed what admission writes.
-// It returns nil if the object has no managedFields.
+// AsManaged returns an object with only the fields that some manager has set: about what clients
+// have written, because API servers do not record what admission writes. It returns nil if the
+// object has no managedFields.
 func AsManaged(object *unstructured.Unstructured) *unstructured.Unstructured {
 	var all map[string]any
 	for _, entry := range object.GetManagedFields() {
@@ -46,7 +46,7 @@ func union(a, b map[string]any) map[string]any {
 		x, ok := a[key].(map[string]any)
 		y, isSet := v.(map[string]any)
 		switch {
-		case !isSet || ok && len(x) == 0: // no set, or a has all of it already
+		case !isSet || ok && len(x) == 0: // x is not a set of fields, or includes all of y
 		case ok && len(y) > 0:
 			a[key] = union(x, y)
 		default:
@@ -88,11 +88,11 @@ func managedPart(value any, set map[string]any) any {
 	return out
 }
 
-// guess restricts what lines say that come from an evaluation.
+// guess is the note of lines that come from an evaluation.
 const guess = "a guess: the policy writes this value today"
 
-// Again returns a line for each field that a decision, which an engine with Trace made of
-// AsManaged, gave the value that it has in the object.
+// Again returns a line for each field that has the same value in the object as after a decision.
+// The decision is that of an engine with Trace for the object of AsManaged.
 func Again(name string, object *unstructured.Unstructured, d *engine.Decision) []Line {
 	b := explain.BlameOf(d)
 	if b == nil {
@@ -103,8 +103,8 @@ func Again(name string, object *unstructured.Unstructured, d *engine.Decision) [
 	return a.lines
 }
 
-// Excepted returns a line for each policy by a binding that an exception keeps from an object,
-// by the decision of Again.
+// Excepted returns a line for each policy that does not apply to an object because of an
+// exception, according to the decision for Again.
 func Excepted(name string, d *engine.Decision) (out []Line) {
 	for _, reason := range explain.ExceptedBy(d) {
 		out = append(out, Line{Object: name, By: reason.Exception, Kind: ByException, Source: FromAgain, Note: reason.String()})

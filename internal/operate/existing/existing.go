@@ -28,25 +28,27 @@ import (
 // Options configure a Keeper. All but Windows, GitOps, ReplacePods, Publish and Log are required.
 type Options struct {
 	Kubernetes kubernetes.Interface
-	// Config reaches the cluster; the Keeper sets its limits.
+	// Config connects to the cluster; the Keeper sets its rate limit.
 	Config *rest.Config
-	// Namespace is that of mapd, which has the undo records.
+	// Namespace is mapd's, where the undo records are.
 	Namespace string
 	audit.Asking
-	// Rate is how many objects are written in a minute at most, in one of Windows if there are any.
+	// Rate bounds the objects that are written in a minute. If there are Windows, objects are
+	// written in these only.
 	Rate    float64
 	Windows []Window
-	// GitOps also writes objects that somebody applies from Git, and ReplacePods also what has
-	// Pods replaced.
+	// GitOps allows writing objects that are applied from Git, and ReplacePods allows writes that
+	// replace Pods.
 	GitOps, ReplacePods bool
 	// Patience is how long the rollout of a workload may make no progress.
 	Patience time.Duration
-	// Bindings returns the bindings with the annotation, as they are now.
+	// Bindings returns the present bindings with the annotation.
 	Bindings func() []Binding
-	// Set returns the policies by the bindings that keep wants; nil while they are not known.
+	// Set returns the policies, restricted to bindings for which keep returns true; nil while
+	// they are not known.
 	Set func(keep func(binding string) bool) *audit.Set
-	// Publish is called with what there is to say of each binding, at most every few seconds, and
-	// with nil when this replica no longer knows.
+	// Publish is called with the state of each binding, at most every few seconds, and with nil
+	// when this replica no longer knows the states.
 	Publish func([]State)
 	Log     *slog.Logger // nil: no log
 }
@@ -58,11 +60,12 @@ type Binding struct {
 	Existing     api.Existing
 	// Enforced says that the policy is enforced by the binding.
 	Enforced bool
-	// Stopped is why the status of the binding says that it was stopped; "" if it does not.
+	// Stopped is the message in the binding's status that writing was stopped; "" if there is
+	// none.
 	Stopped string
 }
 
-// AggregateLabel is on the ClusterRoles whose rights mapd has for writing objects.
+// AggregateLabel marks ClusterRoles that give mapd the rights to write objects.
 const AggregateLabel = "mapd.dev/aggregate-to-existing"
 
 // Reasons of a State.
@@ -75,7 +78,7 @@ const (
 	Fixing = "Fixing"
 	// Closed: objects wait until a window begins.
 	Closed = "Closed"
-	// Left: all objects that may be written are.
+	// Left: all objects that may be written are written.
 	Left = "LeftAlone"
 	// Fight: a field was changed back, so nothing more is written.
 	Fight = "ChangedBack"
@@ -85,42 +88,43 @@ const (
 	NotAudited = "NotAudited"
 )
 
-// State is what there is to say of a binding.
+// State is the state of a binding.
 type State struct {
 	Policy, Binding string
 	UID             types.UID
 	Reason, Message string
-	// Found is how many objects the last audit found, of which Written were written since, Alone
-	// are left alone, and Waiting may be written, now or after the next audit.
+	// Found is the number of objects that the last audit found. Of these, Written have been
+	// written since, Alone must not be written, and Waiting may be written, now or after the next
+	// audit.
 	Found, Written, Alone, Waiting int
 }
 
-// Wrong reports whether nothing more is written before somebody has acted.
+// Wrong reports whether nothing more is written until somebody acts.
 func (s *State) Wrong() bool { return s.Reason == Fight || s.Reason == NotAllowed }
 
 const (
-	// maxQueue bounds how many objects are remembered for writing after an audit. The next audit
-	// finds the others.
+	// maxQueue bounds the objects that wait to be written after an audit. The next audit finds
+	// the others.
 	maxQueue = 20_000
-	// publishEvery is the least time between two calls of Publish while objects are written, and
-	// refreshEvery how old the policies and bindings may be with which one is written.
+	// publishEvery is the minimum time between two calls of Publish while objects are written.
+	// refreshEvery is the maximum age of the policies and bindings that are used.
 	publishEvery = 15 * time.Second
 	refreshEvery = 2 * time.Second
 	// requests is how many requests one object takes at most, if nobody changes it meanwhile: to
 	// read it, to try two patches, to note it and to write it.
 	requests = 5
-	// leastQPS lets objects be read that are in line by now.
+	// leastQPS allows reading objects that need no write any more, even if Rate is low.
 	leastQPS = 5
 	// retryFirst and retryMost bound how long to wait for an API server that is away.
 	retryFirst, retryMost = time.Second, 30 * time.Second
 )
 
-// Keeper implements audit.Existing.
+// Keeper implements audit.Existing for mapd serve.
 type Keeper struct {
 	o   Options
 	log *slog.Logger
 
-	bindings  map[string]*account // by name, of the last audit
+	bindings  map[string]*account // by name, as of the last audit
 	queue     []candidate
 	templates map[types.UID]bool // controllers of Pods in queue
 	dropped   int                // objects that queue had no place for
@@ -130,23 +134,24 @@ type Keeper struct {
 	published time.Time
 
 	mu sync.Mutex // guards stopped
-	// stopped has the fights that this replica has seen, by the binding's UID.
+	// stopped has the messages of fights that this replica has seen, by the binding's UID.
 	stopped map[types.UID]string
 }
 
-// account is what a Keeper counts of a binding.
+// account has the counts of a binding.
 type account struct {
 	Binding
 	found, written, waiting int
-	alone                   map[string]int // by why
-	problem                 string         // why nothing can be written
+	alone                   map[string]int // by reason
+	problem                 string         // the reason why nothing can be written
 }
 
-// candidate is an object to write. It is evaluated again when its turn comes.
+// candidate is an object to write. It is evaluated again before it is written.
 type candidate struct {
 	of              *audit.Resource
 	namespace, name string
-	// controller is that of a Pod, whose template is written; nil for other objects.
+	// controller is set for a Pod whose controller's template is written instead; nil for other
+	// objects.
 	controller *metav1.OwnerReference
 	bindings   []string
 }
@@ -217,7 +222,7 @@ func (k *Keeper) resource(r *audit.Result) *audit.Resource {
 	return &of
 }
 
-// leave counts an object that is left alone.
+// leave counts an object that is not written.
 func (k *Keeper) leave(bindings []string, why string) {
 	for _, name := range bindings {
 		if b := k.bindings[name]; b != nil {
@@ -226,7 +231,7 @@ func (k *Keeper) leave(bindings []string, why string) {
 	}
 }
 
-// Why objects are left alone, as statuses count them.
+// Reasons why objects are not written, as statuses count them.
 const (
 	ofGit        = "applied from Git"
 	ofController = "made by a controller"
@@ -245,8 +250,8 @@ func (k *Keeper) fixes(b *Binding) bool {
 	return b.Existing == api.Fixed && b.Enforced && k.stop(b) == ""
 }
 
-// stop returns why a binding was stopped, "" if it was not: this replica has seen it, or another
-// one, which has said so in the binding's status.
+// stop returns the reason why a binding was stopped, "" if it was not. Either this replica has
+// stopped it, or another one, which has said so in the binding's status.
 func (k *Keeper) stop(b *Binding) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -259,8 +264,8 @@ func (k *Keeper) stop(b *Binding) string {
 	return ""
 }
 
-// refresh takes in the bindings as they are now. A fight is over when the binding no longer says
-// fix: somebody has seen it.
+// refresh updates the bindings. A fight is over when the binding's annotation is no longer fix,
+// because then somebody has noticed it.
 func (k *Keeper) refresh() {
 	now := map[string]Binding{}
 	fixed := map[types.UID]bool{}
@@ -292,10 +297,10 @@ func (k *Keeper) Fix(ctx context.Context, until time.Time) {
 		if err := t.run(ctx); err != nil && ctx.Err() == nil {
 			k.log.Error("objects that exist cannot be brought in line with the policies", "error", err)
 		}
-		k.queue, k.templates = nil, nil // what still waits is found by the next audit
+		k.queue, k.templates = nil, nil // the next audit finds what still waits
 		k.publish(true)
 	}
-	// Somebody may lift a stop before the next audit.
+	// Somebody may lift a stop before the next audit, so the loop continues with an empty queue.
 	for ctx.Err() == nil && time.Now().Before(until) && len(k.bindings) > 0 {
 		k.refresh()
 		k.publish(true)
@@ -309,14 +314,14 @@ func (k *Keeper) Fix(ctx context.Context, until time.Time) {
 func (k *Keeper) End() {
 	k.bindings, k.queue, k.records, k.past = nil, nil, nil, nil
 	k.mu.Lock()
-	clear(k.stopped) // the statuses of bindings have it
+	clear(k.stopped) // the statuses of bindings have these
 	k.mu.Unlock()
 	if k.o.Publish != nil {
 		k.o.Publish(nil)
 	}
 }
 
-// publish says what there is to say, unless that was done a moment ago.
+// publish publishes the states, unless that was done less than publishEvery ago and now is false.
 func (k *Keeper) publish(now bool) {
 	if k.o.Publish == nil || !now && time.Since(k.published) < publishEvery {
 		return
@@ -329,7 +334,7 @@ func (k *Keeper) publish(now bool) {
 	k.o.Publish(out)
 }
 
-// state returns what there is to say of a binding.
+// state returns the State of a binding.
 func (k *Keeper) state(a *account) State {
 	s := State{Policy: a.Policy, Binding: a.Name, UID: a.UID, Found: a.found, Written: a.written}
 	if k.fixes(&a.Binding) {
@@ -373,21 +378,21 @@ func (k *Keeper) state(a *account) State {
 	return s
 }
 
-// turn writes what one audit has found.
+// turn is the state of writing after one audit.
 type turn struct {
 	*Keeper
 	until time.Time
 
 	cluster *audit.Cluster
 	fixer   *audit.Fixer
-	fresh   time.Time // when the policies and bindings were read
-	began   time.Time // when the last object's turn came
+	fresh   time.Time // when the policies and bindings were last updated
+	began   time.Time // when the last object was begun
 	next    time.Time // when the next object may be written
-	why     string    // why Leave has left the last object alone
+	why     string    // the last reason that Leave has returned
 	undo    *audit.Undo
 }
 
-// errOver says that the time of a turn is over.
+// errOver is the error when the time of a turn is over.
 var errOver = errors.New("the time is over")
 
 func (t *turn) run(ctx context.Context) error {
@@ -399,7 +404,7 @@ func (t *turn) run(ctx context.Context) error {
 		if t.cluster, err = audit.Connect(ctx, config); err != nil || t.records != nil {
 			return err
 		}
-		// What has been written before the Lease came here.
+		// Other replicas may have written objects before this one got the Lease.
 		m, now := newPastWrites(), time.Now()
 		r, err := openRecords(ctx, t.o.Kubernetes, t.o.Namespace, func(u *audit.Undo) {
 			if at, err := time.Parse(time.RFC3339, u.At); err == nil && now.Sub(at) < recordsKept {
@@ -424,7 +429,7 @@ func (t *turn) run(ctx context.Context) error {
 		Refused: func() error { return t.records.drop(ctx) },
 	}
 	defer func() {
-		// The last record says that it was stored, even if the Lease is gone.
+		// The last record has to say that the object was stored, even if the Lease is lost.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFirst)
 		defer cancel()
 		if err := t.records.flush(ctx); err != nil {
@@ -455,7 +460,7 @@ func over(err error) error {
 	return err
 }
 
-// giveUp has statuses say why nothing can be written, if somebody has to do something about it.
+// giveUp reports an error in the statuses of bindings, if somebody has to act on it.
 func (t *turn) giveUp(err error) error {
 	if why := cause(err); why != "" {
 		for _, a := range t.bindings {
@@ -467,7 +472,7 @@ func (t *turn) giveUp(err error) error {
 	return over(err)
 }
 
-// patiently calls f again while the API server is away.
+// patiently repeats f while the API server does not answer.
 func (t *turn) patiently(ctx context.Context, f func() error) error {
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
 		err := f()
@@ -513,7 +518,7 @@ func (t *turn) ready(ctx context.Context) error {
 	}
 }
 
-// renew takes in the policies and bindings as they are now, unless that was done a moment ago.
+// renew updates the policies and bindings, unless they are younger than refreshEvery.
 func (t *turn) renew(now time.Time) error {
 	if t.fixer.Set != nil && now.Sub(t.fresh) < refreshEvery {
 		return nil
@@ -533,7 +538,7 @@ func (t *turn) renew(now time.Time) error {
 // interval is the least time between the beginnings of two writes.
 func (t *turn) interval() time.Duration { return time.Duration(float64(time.Minute) / t.o.Rate) }
 
-// forget counts an object that no longer waits.
+// forget removes an object from the number of those that wait.
 func (t *turn) forget(c *candidate) {
 	for _, name := range c.bindings {
 		if a := t.bindings[name]; a != nil && a.waiting > 0 {
@@ -542,7 +547,7 @@ func (t *turn) forget(c *candidate) {
 	}
 }
 
-// one writes one object. Its error says that it can be tried again.
+// one writes one object. An error means that it can be tried again.
 func (t *turn) one(ctx context.Context, c *candidate) error {
 	of := audit.Reference{Resource: *c.of, Namespace: c.namespace, Name: c.name}
 	if c.controller != nil {
@@ -580,7 +585,7 @@ func (t *turn) one(ctx context.Context, c *candidate) error {
 		}
 		t.log.Info("an object that exists was brought in line", "object", title, "bindings", c.bindings, "why", why)
 		return nil
-	case audit.Done, audit.Gone: // somebody else has seen to it
+	case audit.Done, audit.Gone: // somebody else has fixed or deleted it
 		return nil
 	case audit.Declined:
 		if t.why == "" {
@@ -592,7 +597,7 @@ func (t *turn) one(ctx context.Context, c *candidate) error {
 		t.why = ofOthers
 	default:
 		t.why = ofFailure
-		t.next = t.began.Add(t.interval()) // a server that refuses all of them is not asked faster
+		t.next = t.began.Add(t.interval()) // even if the server refuses every write
 		t.checkRights(ctx, c.bindings, &of)
 	}
 	t.leave(c.bindings, t.why)
@@ -604,7 +609,7 @@ func (t *turn) one(ctx context.Context, c *candidate) error {
 	return nil
 }
 
-// checkRights has the statuses of bindings say if mapd has no right to write an object.
+// checkRights reports in the statuses of bindings if mapd has no right to write an object.
 func (t *turn) checkRights(ctx context.Context, bindings []string, of *audit.Reference) {
 	for _, verb := range []string{"get", "patch"} {
 		ask := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -627,7 +632,7 @@ func (t *turn) checkRights(ctx context.Context, bindings []string, of *audit.Ref
 	}
 }
 
-// leaveAlone returns why an object is not written.
+// leaveAlone returns the reason why an object must not be written, "" if there is none.
 func (t *turn) leaveAlone(r *audit.Result, was, want *unstructured.Unstructured) string {
 	if pointers := t.past.changedBack(was, want); len(pointers) > 0 {
 		slices.Sort(pointers)
@@ -652,7 +657,7 @@ func (t *turn) leaveAlone(r *audit.Result, was, want *unstructured.Unstructured)
 // fight stops the bindings whose policies set fields that somebody has changed back.
 func (t *turn) fight(r *audit.Result, was *unstructured.Unstructured, pointers []string) {
 	field := audit.FieldName(pointers[0])
-	// Names of objects are not for everybody who may read bindings; the log has them.
+	// Not everybody who may read bindings may see the names of objects, so only the log has them.
 	text := fmt.Sprintf("nothing more is written: %s of an object of the kind %s was changed back", field, was.GetKind())
 	if manager := lastManager(was); manager != "" {
 		text += ", at last by " + words.Cut(manager, 128)
@@ -701,8 +706,8 @@ func hasPods(u *unstructured.Unstructured) bool {
 	return false
 }
 
-// ownerOf returns the hash of what an object belongs to: its controller, who applies it from Git,
-// or else itself.
+// ownerOf returns a hash that is the same for objects with the same controller or the same owner
+// in Git. Objects with neither have their own.
 func ownerOf(u *unstructured.Unstructured) uint64 {
 	if c := metav1.GetControllerOf(u); c != nil {
 		return hash(string(c.UID))
@@ -713,7 +718,7 @@ func ownerOf(u *unstructured.Unstructured) uint64 {
 	return hash(string(u.GetUID()))
 }
 
-// template returns the workload whose template makes a Pod, nil if there is none that can be
+// template returns the workload whose template creates a Pod, nil if there is none that can be
 // written.
 func (t *turn) template(ctx context.Context, c *candidate) (*audit.Reference, error) {
 	owner := c.controller

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// between is the least time between two changes of what has one owner.
+	// between is the minimum time between two changes of objects with the same owner.
 	between = time.Hour
 	// maxRemembered bounds the writes that are remembered, and maxFields the fields of each.
 	maxRemembered = 50_000
 	maxFields     = 64
 )
 
-// seed makes hashes that nobody can choose.
+// seed is random, so that nobody can choose values with equal hashes.
 var seed = maphash.MakeSeed()
 
 func hash(text string) uint64 { return maphash.String(seed, text) }
@@ -48,8 +48,8 @@ type remembered struct {
 	fields map[uint64]uint64 // hash of the pointer → hash of the value; nil: it is not certain that it was written
 }
 
-// pastWrites knows what was written in the last days. It is made from the undo records when a
-// replica gets the Lease. It is bounded: of more writes than maxRemembered it forgets the first.
+// pastWrites has the writes of the last days. It is built from the undo records when a replica
+// gets the Lease. If there are more writes than maxRemembered, the oldest are dropped.
 type pastWrites struct {
 	writes map[types.UID]*remembered
 	order  []types.UID // the first write first; may have objects that were written again since
@@ -80,7 +80,7 @@ func (m *pastWrites) add(u *audit.Undo, at time.Time) {
 	m.prune(at)
 }
 
-// prune forgets what is too old or too much.
+// prune drops writes that are too old or too many.
 func (m *pastWrites) prune(now time.Time) {
 	for len(m.order) > 0 {
 		r := m.writes[m.order[0]]
@@ -100,20 +100,21 @@ func (m *pastWrites) prune(now time.Time) {
 	}
 }
 
-// full reports whether nothing more can be remembered, because all of it is of the last hour.
+// full reports whether no further write can be remembered, because all remembered ones are of the
+// last hour.
 func (m *pastWrites) full(now time.Time) bool {
 	m.prune(now)
 	return len(m.order) >= maxRemembered
 }
 
-// recent reports whether something of the object's owner was changed within the last hour.
+// recent reports whether an object with the same owner was changed within the last hour.
 func (m *pastWrites) recent(u *unstructured.Unstructured, now time.Time) bool {
 	at, ok := m.owners[ownerOf(u)]
 	return ok && now.Sub(at) < between
 }
 
-// forget drops the fields that were written to an object: their fight has been reported, and
-// they report no second one.
+// forget drops the fields that were written to an object: their fight has been reported, and must
+// not be reported again.
 func (m *pastWrites) forget(uid types.UID) {
 	if r := m.writes[uid]; r != nil {
 		r.fields = nil

@@ -23,8 +23,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Undo records are Secrets of mapd's namespace, because they have whole objects, and those may be
-// Secrets. Each replica begins Secrets of its own, so there is one writer for each. Their text is
+// Undo records are Secrets in mapd's namespace, because they contain whole objects, which may be
+// Secrets themselves. Each replica creates its own Secrets, so each has one writer. Their text is
 // that of an undo file.
 const (
 	recordsLabel  = "mapd.dev/existing"
@@ -34,13 +34,13 @@ const (
 	// lastAnnotation has the time of the last record of a Secret.
 	lastAnnotation = "mapd.dev/last"
 
-	// chunkBytes is the size from which a replica begins another Secret. Each record writes the
-	// Secret anew, so this bounds what a write costs etcd.
+	// chunkBytes is the size at which a replica starts another Secret. Each record rewrites the
+	// Secret, so this bounds the cost of a write for etcd.
 	chunkBytes = 32 << 10
 	// maxSecret bounds one: Kubernetes takes 1 MiB.
 	maxSecret = 900 << 10
-	// maxChunks bounds how many there are, and recordsKept how long they stay. If all are
-	// younger, nothing is written.
+	// maxChunks bounds the number of Secrets, and recordsKept is how long they are kept. If there
+	// are maxChunks younger ones, no objects are written.
 	maxChunks   = 1000
 	recordsKept = 7 * 24 * time.Hour
 	// maxText bounds the text of a Secret that is read.
@@ -49,7 +49,7 @@ const (
 	listChunks = 20
 )
 
-// recordError says why nothing can be noted, and so nothing be written.
+// recordError is the reason why no record can be written, and therefore no object.
 type recordError struct{ err error }
 
 func (e *recordError) Error() string { return "undo record: " + e.err.Error() }
@@ -59,10 +59,10 @@ func (e *recordError) Unwrap() error { return e.err }
 var errFull = fmt.Errorf("there are %d Secrets of undo records, none older than %d days: delete those that you do not need, they have the label %s=%s",
 	maxChunks, recordsKept/day, recordsLabel, recordsValue)
 
-// errTooLarge is the error of a record that no Secret takes.
+// errTooLarge is the error of a record that does not fit into a Secret.
 var errTooLarge = errors.New("the undo record of the object is too large")
 
-// records are the undo records that a replica writes, and what it knows of those of others.
+// records are the undo records that this replica writes, and the ages of those of others.
 type records struct {
 	client    kubernetes.Interface
 	namespace string
@@ -76,7 +76,8 @@ type records struct {
 	dirty   bool        // the last member was changed since it was written
 }
 
-// openRecords reads all that is there, and calls each with it, the oldest Secret first.
+// openRecords reads all existing records, and calls each with them, beginning with the oldest
+// Secret.
 func openRecords(ctx context.Context, client kubernetes.Interface, namespace string, each func(*audit.Undo)) (*records, error) {
 	r := &records{client: client, namespace: namespace, ages: map[string]time.Time{}}
 	err := eachChunk(ctx, client, namespace, func(s *corev1.Secret, all []*audit.Undo) error {
@@ -153,8 +154,8 @@ func pack(u *audit.Undo) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// add stores a record. It replaces the last one if that is of the same version of the object: the
-// API server has answered something else than to the dry run.
+// add stores a record. If the last record is about the same version of the object, it is
+// replaced: the API server has stored something else than its answer to the dry run.
 func (r *records) add(ctx context.Context, u *audit.Undo) error {
 	u.At = time.Now().UTC().Format(time.RFC3339)
 	member, err := pack(u)
@@ -192,7 +193,7 @@ func (r *records) drop(ctx context.Context) error {
 	return r.write(ctx)
 }
 
-// stored notes that the last record was written. It is stored with the next one, or by flush.
+// stored marks the last record as confirmed. That is written with the next record, or by flush.
 func (r *records) stored() {
 	if r.last == nil {
 		return
@@ -240,8 +241,8 @@ func (r *records) begin(ctx context.Context) error {
 	return nil
 }
 
-// write stores the current Secret. Nobody else writes it, so a write whose answer was lost does
-// no harm.
+// write stores the current Secret. It has no other writer, so repeating a write whose answer was
+// lost does no harm.
 func (r *records) write(ctx context.Context) error {
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -275,8 +276,8 @@ func (r *records) write(ctx context.Context) error {
 	return nil
 }
 
-// cause returns why records cannot be written, for a status; "" if the API server was not
-// reached and may be later.
+// cause returns the reason why records cannot be written, for a status; "" if the API server
+// could not be reached, which may pass.
 func cause(err error) string {
 	var of *recordError
 	var status apierrors.APIStatus

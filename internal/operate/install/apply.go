@@ -15,11 +15,11 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/webhookconfig"
 )
 
-// FieldManager owns the fields that Apply writes. It is not the one by which mapd
-// writes the webhooks lists: applying the manifest again must not wipe them.
+// FieldManager is the field manager of Apply. mapd writes the webhook lists by another one, so
+// that applying the manifest again does not remove them.
 const FieldManager = "mapd-install"
 
-// Result is what became of one object.
+// Result is the outcome for one object.
 type Result struct {
 	Object  string // as kubectl writes it: deployment.apps/mapd
 	Outcome string // created, configured, unchanged; deleted, would be deleted; kept: why
@@ -27,7 +27,7 @@ type Result struct {
 
 func (r Result) String() string { return r.Object + " " + r.Outcome }
 
-// OwnedError says that another installation of mapd has the webhook configurations.
+// OwnedError is returned if another installation of mapd owns the webhook configurations.
 type OwnedError struct{ Installation webhookconfig.Installation }
 
 func (e *OwnedError) Error() string {
@@ -44,14 +44,13 @@ type ApplyOptions struct {
 	Progress func(string) // called with what is waited for, whenever that changes
 }
 
-// Apply writes the objects by server-side apply: the namespace and the
-// CustomResourceDefinitions first, and when those are established the others.
-// Nothing is written if the server would refuse any of them: each is sent as a dry
-// run before. One that fails all the same does not keep the rest from being tried, as
-// with kubectl. The error tells of all.
+// Apply writes the objects by server-side apply: first the namespace and the
+// CustomResourceDefinitions and, when those are established, the others. Each object is sent as a
+// dry run before; if the server would refuse any, nothing is written. If a write fails
+// nevertheless, Apply tries the others, as kubectl does, and returns all errors.
 //
-// Nothing is applied, and the error is an *OwnedError, if the webhook configurations
-// belong to another installation, unless Adopt is set.
+// If the webhook configurations belong to another installation and Adopt is not set, nothing is
+// applied, and the error is an *OwnedError.
 func Apply(ctx context.Context, o ApplyOptions) error {
 	if i, ok := owner(ctx, o.Dynamic); ok && !o.Adopt {
 		return &OwnedError{i}
@@ -84,8 +83,8 @@ func Apply(ctx context.Context, o ApplyOptions) error {
 	return o.applyAll(ctx, then)
 }
 
-// check returns what the server would refuse, as far as a dry run tells: what is in a
-// namespace that is still to be made cannot be asked about, but nothing owns its fields.
+// check returns the errors that dry runs predict. Objects in a namespace that does not exist yet
+// cannot be checked, but nobody owns fields of them.
 func (o *ApplyOptions) check(ctx context.Context) error {
 	var errs []error
 	for _, obj := range o.Objects {
@@ -100,7 +99,7 @@ func (o *ApplyOptions) check(ctx context.Context) error {
 			err != nil && failedAt.MatchString(err.Error()): // a webhook that is asked for the write, too
 			errs = append(errs, fmt.Errorf("%s: %w", r, err))
 		}
-		// Anything else may be the dry run's own; the write will tell.
+		// Other errors may be specific to the dry run; the actual write will show.
 	}
 	if len(errs) > 0 {
 		errs = append(errs, errors.New("nothing was applied"))
@@ -156,8 +155,8 @@ func (o *ApplyOptions) applyOne(ctx context.Context, obj *unstructured.Unstructu
 	return "configured", nil
 }
 
-// waitUntilGone waits until no namespace and no CustomResourceDefinition is being deleted
-// any more: what is applied to one that is going away goes with it.
+// waitUntilGone waits until no namespace and no CustomResourceDefinition is being deleted,
+// because objects that are applied to them would be deleted as well.
 func (o *ApplyOptions) waitUntilGone(ctx context.Context) error {
 	for _, obj := range o.Objects {
 		if obj.GetKind() != "Namespace" && obj.GetKind() != "CustomResourceDefinition" {
@@ -205,8 +204,8 @@ func (o *ApplyOptions) waitUntilEstablished(ctx context.Context, crd ref) error 
 // API server nothing.
 const pollEvery = 500 * time.Millisecond
 
-// poll calls f until it says that there is nothing to wait for. An error of f ends
-// it, unless it comes with what is waited for: then it is why.
+// poll calls f until nothing is left to wait for. An error of f ends it, unless f also returns
+// what it waits for: then the error is only the reason for waiting.
 func poll(ctx context.Context, progress func(string), f func() (waitingFor string, err error)) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

@@ -24,8 +24,8 @@ import (
 // Namespace is where the manifest puts mapd.
 const Namespace = "mapd-system"
 
-// Objects are the objects of manifests/install.yaml, in its order. An image that
-// is not empty takes the place of mapd's, and args are added to its arguments.
+// Objects returns the objects of manifests/install.yaml, in its order. If image is not empty, it
+// replaces mapd's image; args are added to mapd's arguments.
 func Objects(image string, args ...string) ([]*unstructured.Unstructured, error) {
 	docs, err := documents(manifests.Install(), image, args...)
 	if err != nil {
@@ -154,8 +154,8 @@ type ref struct {
 	namespace, name string
 }
 
-// refOf guesses the resource from the kind as kubectl does without discovery; for
-// every kind of the manifest that is right, and a test holds it to that.
+// refOf derives the resource from the kind, as kubectl does without discovery. A test checks that
+// this is right for every kind of the manifest.
 func refOf(obj *unstructured.Unstructured) ref {
 	gvr, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
 	return ref{gvr, obj.GetNamespace(), obj.GetName()}
@@ -196,7 +196,7 @@ func (r ref) client(d dynamic.Interface) dynamic.ResourceInterface {
 	return d.Resource(r.gvr).Namespace(r.namespace)
 }
 
-// singular undoes the guess for the words that it has to do with.
+// singular reverts refOf's plural for text.
 func singular(resource string) string {
 	if s, ok := strings.CutSuffix(resource, "ies"); ok {
 		return s + "y"

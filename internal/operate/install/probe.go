@@ -20,17 +20,17 @@ import (
 // probeName is the name of the policy that Probe pretends to create.
 const probeName = "mapd-probe"
 
-// Probe shows that the API server reaches mapd. It asks for the creation, in a dry
-// run, of a policy whose expression cannot compile: the API server has no objection
-// to it, so the refusal must have come from mapd's validating webhook, by way of
-// the Service and TLS. Any other answer is a *ProbeError. Nothing is ever stored.
+// Probe tests whether the API server reaches mapd. It requests the creation, as a dry run, of a
+// policy whose expression cannot compile. The API server itself would accept it, so a refusal
+// proves that the request reached mapd's validating webhook through the Service and TLS. Any
+// other answer is a *ProbeError. Nothing is ever stored.
 func Probe(ctx context.Context, d dynamic.Interface) error {
 	_, err := d.Resource(api.OwnPolicies).Create(ctx, probePolicy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return classify(err)
 }
 
-// probePolicy has a paramKind because only policies that read params are sure not
-// to slip past a webhook that is down: its failure then comes with the reason.
+// probePolicy has a paramKind, because only policies that read params go to the entry with
+// failurePolicy Fail. If the webhook cannot be reached, the request then fails with the reason.
 func probePolicy() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": api.OwnGroup + "/v1",

@@ -32,18 +32,18 @@ type UninstallOptions struct {
 	Progress func(string) // called with what is waited for, whenever that changes
 }
 
-// Uninstall removes mapd, whole or half. found is false if there was nothing.
+// Uninstall removes mapd, even an incomplete installation. found is false if nothing is
+// installed.
 //
-// The order is what matters. First mapd loses the permission to write webhook
-// configurations, so that it cannot put back what is removed next: the
-// configurations. From then on no request waits for mapd, and the rest goes, the
-// namespace last. Deletions pass no webhook of mapd's, so all this works while a
-// Fail policy on everything has nobody to answer for it. If one of the first two
-// steps fails, nothing else is touched: configurations without a mapd behind them
-// would be worse than what there is.
+// The order matters. First mapd loses the permission to write webhook configurations, so that it
+// cannot restore the configurations, which are removed next. From then on no request waits for
+// mapd, and the rest is removed, the namespace last. Deletions pass no webhook of mapd's, so all
+// this works even while a policy with failurePolicy Fail matches everything and mapd does not
+// answer. If one of the first two steps fails, nothing else is removed: configurations without a
+// running mapd would be worse than the present state.
 //
-// The CustomResourceDefinitions are kept while there are policies or bindings, which
-// would vanish with them, unless Purge is set.
+// Unless Purge is set, the CustomResourceDefinitions are kept while there are policies or
+// bindings, which would be deleted with them.
 func Uninstall(ctx context.Context, o UninstallOptions) (found bool, err error) {
 	more, err := additions()
 	if err != nil {
@@ -105,8 +105,8 @@ func (u *uninstall) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeNamespaced removes what is in mapd's namespace, and the namespace. What has no namespace
-// is left to the other installation, which has the same.
+// removeNamespaced removes mapd's namespace and the objects in it. Objects without a namespace
+// are kept, because the other installation uses the same ones.
 func (u *uninstall) removeNamespaced(ctx context.Context, other webhookconfig.Installation) error {
 	_, rest := u.writers()
 	var errs []error
@@ -167,8 +167,7 @@ func writesConfigurations(role *unstructured.Unstructured) bool {
 	})
 }
 
-// remove deletes one object and reports it. One that is not there is not worth a
-// word.
+// remove deletes one object and reports that. It reports nothing if the object does not exist.
 func (u *uninstall) remove(ctx context.Context, r ref) error {
 	client := r.client(u.Dynamic)
 	obj, err := client.Get(ctx, r.name, metav1.GetOptions{})
@@ -195,8 +194,8 @@ func (u *uninstall) remove(ctx context.Context, r ref) error {
 	return u.removeFinalizers(ctx, r, obj)
 }
 
-// removeFinalizers removes the finalizers of a webhook configuration that is being deleted:
-// it goes on refusing writes until it is gone, and none of the finalizers is mapd's.
+// removeFinalizers removes the finalizers of a webhook configuration that is being deleted,
+// because the configuration refuses writes until it is gone. None of the finalizers is mapd's.
 func (u *uninstall) removeFinalizers(ctx context.Context, r ref, obj *unstructured.Unstructured) error {
 	if len(obj.GetFinalizers()) == 0 || !slices.Contains(configurations, r) {
 		return nil
@@ -291,9 +290,9 @@ func countsOf(kinds []kept, n []int) string {
 	return strings.Join(counts, "")
 }
 
-// retire takes the condition Ready from the policies and bindings that stay, and Active from
-// the exceptions: mapd, which wrote that they are, runs them no more and writes nothing any
-// more.
+// retire removes the condition Ready from the policies and bindings that are kept, and Active
+// from the exceptions, because they have no effect without mapd, and nobody else would update
+// their status.
 func (u *uninstall) retire(ctx context.Context) error {
 	all, _, err := u.objectsKept(ctx)
 	if err != nil {
@@ -377,9 +376,9 @@ func (u *uninstall) removeDefinitions(ctx context.Context) error {
 }
 
 // waitUntilUnauthorized waits until the API server knows that mapd may no longer write webhook
-// configurations: it learns of deleted bindings a moment later, and in that moment
-// mapd could put a configuration back. Who may not ask has to do without; ensureConfigurationsGone
-// looks again.
+// configurations. It learns of deleted bindings with a delay, during which mapd could restore a
+// configuration. If the user may not ask that, it does not wait; ensureConfigurationsGone checks
+// again.
 func (u *uninstall) waitUntilUnauthorized(ctx context.Context, writers []*unstructured.Unstructured) error {
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Level says what follows from a CheckResult.
+// Level says what a CheckResult means for the move.
 type Level string
 
 // The levels.
@@ -40,7 +40,7 @@ type CheckResult struct {
 	Row string `json:"row,omitempty"`
 }
 
-// Subject is a policy that is to be moved, and what there is around it.
+// Subject is a policy that is to be moved, with the objects that the checks need.
 type Subject struct {
 	Direction        Direction
 	Policy           *unstructured.Unstructured
@@ -58,7 +58,7 @@ type Subject struct {
 // feature is something in a policy that behaves differently in the API server.
 type feature struct {
 	row string
-	// has returns what is different, "" if it is not about this policy.
+	// has describes the difference, "" if the policy is not affected.
 	has func(s *Subject, spec *admissionregistrationv1.MutatingAdmissionPolicySpec, text string) string
 }
 
@@ -187,8 +187,8 @@ func groupOf(apiVersion string) string {
 // bounds of the check whether a policy bears being applied twice.
 const maxTwice = 20_000
 
-// Check says what would be different, and whether the policy can be moved at all. An
-// error is that of ctx.
+// Check describes what would be different after the move, and whether the policy can be moved at
+// all. An error is that of ctx.
 func Check(ctx context.Context, s *Subject) ([]CheckResult, error) {
 	var out []CheckResult
 	add := func(level Level, check, row, format string, args ...any) {
@@ -327,8 +327,8 @@ func plain(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// twice checks whether the policy leaves alone what it has made: on given, live and
-// generated objects.
+// twice checks that the policy does not change its own result, on given, live and generated
+// objects.
 func (s *Subject) twice(ctx context.Context, add adder) error {
 	env, err := cel.NewEnv(cel.Options{Observe: true})
 	if err != nil {
@@ -395,7 +395,7 @@ type trial struct {
 	counts         []string
 }
 
-// again puts in what the policies have made of a request.
+// again submits the result of a request as another request.
 func (t *trial) again(r *mapd.Request, got *mapd.Result) {
 	t.tried++
 	d, q := got.Decision, r.Admission

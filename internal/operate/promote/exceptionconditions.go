@@ -18,11 +18,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/binding"
 )
 
-// Excepted is what becomes of the exceptions from a policy in an API server, which reads none.
+// Excepted is the replacement for the exceptions from a policy in an API server, which knows no
+// exceptions.
 type Excepted struct {
-	// Conditions say the exceptions as matchConditions of the policy.
+	// Conditions are matchConditions that have the effect of the exceptions.
 	Conditions []admissionregistrationv1.MatchCondition
-	// Unsaid says which cannot be said, and why: the policy cannot be moved as long as they hold.
+	// Unsaid describes exceptions that no condition can express, with the reason. The policy
+	// cannot be moved while they are in force.
 	Unsaid []string
 }
 
@@ -66,8 +68,8 @@ func excepted(list []unstructured.Unstructured, policy string, bindings []string
 	return out
 }
 
-// condition returns an expression that is false for what an exception is about, or why there is
-// none. It has no error.
+// condition returns an expression that is false for the requests of an exception, or the reason
+// why there is none. The expression never fails.
 func condition(x *binding.Exception, bindings []string, now time.Time) (text, why string) {
 	spec := &x.Object().Spec
 	request := celgen.Ident("request")

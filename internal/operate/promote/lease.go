@@ -18,10 +18,10 @@ const leaseName = "mapd-promotion"
 // patience is how long a Promoter waits for another one.
 const patience = 5 * election.Duration
 
-// Alone calls work while no other Promoter works on the cluster, and cancels its context
-// when that can no longer be said.
+// Alone calls work while no other Promoter works on the cluster. It cancels the context of work
+// when that is not certain any more.
 func (p *Promoter) Alone(ctx context.Context, namespace string, work func(context.Context) error) error {
-	// What keeps the lease from being had is said at once, and not retried for ever.
+	// If the lease cannot be written at all, that is reported at once instead of retried.
 	if _, err := p.Kubernetes.CoordinationV1().Leases(namespace).Get(ctx, leaseName, metav1.GetOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}

@@ -32,7 +32,7 @@ const (
 	namespaceNameLabel    = "kubernetes.io/metadata.name"
 )
 
-// Direction is where a policy is to run.
+// Direction says where a policy is to run.
 type Direction string
 
 // The directions.
@@ -41,7 +41,7 @@ const (
 	Mapd   Direction = "mapd"
 )
 
-// phase is how far a promotion is. A demotion is always in phase both.
+// phase is the progress of a promotion. A demotion is always in phase both.
 type phase string
 
 const (
@@ -54,11 +54,11 @@ const (
 type Record struct {
 	To    Direction `json:"to"`
 	Phase phase     `json:"phase"`
-	// ID is that of the promoter that began to move in this direction. All objects that
-	// have to stay carry it, so that one who is late and still moves in the other direction
-	// cannot delete them: they are no longer those that it has seen.
+	// ID identifies the promoter that began to move in this direction. All objects that must stay
+	// have it, so that a late promoter that still moves in the other direction cannot delete
+	// them: they have changed since it has seen them.
 	ID string `json:"id"`
-	// Why says what made a promotion go back.
+	// Why is the reason why a promotion goes back.
 	Why string `json:"why,omitempty"`
 	// Modes are the mode annotations before phase compare: that of the policy under "", those of
 	// bindings under their names.

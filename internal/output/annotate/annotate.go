@@ -1,7 +1,7 @@
-// Package annotate answers one question: how do machines read what is wrong in files?
+// Package annotate answers one question: how are findings in files written for other programs?
 //
-// SARIF is what code scanning takes, and GitHub are the commands by which a workflow
-// puts remarks beside lines of a pull request.
+// SARIF writes the format that code scanning reads. GitHub writes workflow commands, which show
+// remarks beside the lines of a pull request.
 package annotate
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/mapd-project/mapd/internal/output/report"
 )
 
-// Remark is one thing to say about a place in a file.
+// Remark is a finding at a place in a file.
 type Remark struct {
-	// Rule names what found it, and Level is error, warning or note.
+	// Rule is the name of the rule that found it, and Level is error, warning or note.
 	Rule, Level string
 	File        string
 	// Line and Column are 1-based; 0 means that they are not known.
 	Line, Column int
 	Message      string
-	// Suppressed is the reason why it does not count, empty if it does.
+	// Suppressed is the reason why the remark is suppressed, empty if it is not.
 	Suppressed string
 }
 
 // Rule describes what finds remarks.
 type Rule struct{ Name, Summary string }
 
-// GitHub writes a workflow command for each remark that counts.
+// GitHub writes a workflow command for each remark that is not suppressed.
 func GitHub(w io.Writer, remarks []Remark) error {
 	for _, r := range remarks {
 		if r.Suppressed != "" {
@@ -63,8 +63,7 @@ var (
 	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// clean returns s as it may stand in a log: of control characters, which a command has no
-// form for, only tabs and line ends are left.
+// clean drops control characters, which commands cannot contain, except tabs and line ends.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if report.Hidden(r) && r != '\t' && r != '\n' && r != '\r' {
@@ -120,10 +119,10 @@ func SARIF(w io.Writer, tool, version string, rules []Rule, remarks []Remark) er
 	}, "  ")
 }
 
-// uri is a file name as a URI reference, which GitHub takes relative to the repository.
+// uri returns a file name as a URI reference, which GitHub resolves relative to the repository.
 func uri(file string) string {
 	var b strings.Builder
-	first := true // in the first segment, where what is before a colon would be a scheme
+	first := true // a colon in the first segment would end a scheme
 	for _, c := range []byte(filepath.ToSlash(file)) {
 		first = first && c != '/'
 		if c == ':' && first || c <= ' ' || c >= 0x7f || strings.IndexByte(`"%<>?#[\]^{|}`+"`", c) >= 0 {

@@ -1,5 +1,5 @@
-// Package page lays out reports for people: tables for a terminal, and pages in Markdown
-// and HTML. Text from anywhere becomes part of no markup. Start with Page and Table.
+// Package page lays out reports for people: tables for a terminal, and pages in Markdown and
+// HTML. It escapes all text, so that no input becomes markup. Start reading at Page and Table.
 package page
 
 import (
@@ -87,7 +87,7 @@ func (p *Page) Code(language, s string) {
 	p.b.WriteString("\n" + Fence(language, s) + "\n")
 }
 
-// Folded is Code that a reader of HTML sees when he unfolds it.
+// Folded adds text like Code, folded in HTML until the reader opens it.
 func (p *Page) Folded(summary, language, s string) {
 	if !p.html {
 		p.Code(language, s)
@@ -98,7 +98,7 @@ func (p *Page) Folded(summary, language, s string) {
 	p.b.WriteString("</details>\n")
 }
 
-// verdict is the head of the column whose cells have a colour each.
+// verdict is the head of the column with coloured cells.
 const verdict = "Verdict"
 
 // Table adds a table.
@@ -158,8 +158,8 @@ func (p *Page) WriteTo(w io.Writer) (int64, error) {
 	return p.b.WriteTo(w)
 }
 
-// text escapes text for HTML, also for an attribute in quotes. It drops NUL, which no page
-// can hold.
+// text escapes text for HTML, including quoted attributes. It drops NUL, which HTML cannot
+// contain.
 func text(s string) string {
 	return html.EscapeString(report.Printable(strings.ReplaceAll(s, "\x00", "\uFFFD")))
 }

@@ -15,14 +15,14 @@ type Table struct {
 	rows  []row
 }
 
-// row is the cells of one row, and the lines of a last one that has several.
+// row has the cells of one row, and the lines of the last cell if it has several.
 type row struct {
 	cells []string
 	lines []Line
 }
 
-// Line is one line of a cell. With a Link, which is a URL, Word stands before the text and
-// leads there.
+// Line is one line of a cell. If Link, a URL, is set, Word is written before Text and links to
+// it.
 type Line struct{ Word, Link, Text string }
 
 func (l Line) String() string {

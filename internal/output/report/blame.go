@@ -12,8 +12,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/explain"
 )
 
-// BlameText returns an object as YAML, with a comment behind each field that was changed
-// that names who did, in order. Of removed fields it gives the names.
+// BlameText returns an object as YAML. Each changed field has a comment with the names of those
+// who changed it, in order. For removed fields the comment has the names of the fields.
 func BlameText(object map[string]any, b *explain.Blame) string {
 	var w blameWriter
 	w.fields(object, b, "")
@@ -52,7 +52,7 @@ func rank(name string) int {
 	return len(first)
 }
 
-// value writes what stands behind a key or a dash.
+// value writes the value after a key or a dash.
 func (w *blameWriter) value(v any, b *explain.Blame, indent string) {
 	comment := ""
 	if b != nil && len(b.Causes) > 0 {
@@ -111,7 +111,7 @@ func chain(causes []explain.Cause) string {
 	return Line(strings.Join(texts, ", then "))
 }
 
-// A BlameLine is where a field stands in a text that a mutation wrote.
+// A BlameLine is the place of a field, in a text, that a mutation wrote.
 type BlameLine struct {
 	First, Last int    // from 1
 	Path        string // such as spec.containers[0].image

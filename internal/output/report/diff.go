@@ -13,13 +13,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Change is one field that differs. A value is nil if the field is missing or
-// null: the two count as equal.
+// Change is one field that differs. Before or After is nil if the field is missing or null, which
+// count as equal.
 type Change struct {
 	Path          string
 	Before, After any
-	// Moved reports that only the order of a list's elements differs; Before
-	// and After then have their names.
+	// Moved: only the order of a list's elements differs. Before and After then have the names of
+	// the elements.
 	Moved bool
 }
 
@@ -31,8 +31,8 @@ func Diff(before, after map[string]any, keys Keys) []Change {
 	return d.changes
 }
 
-// Hide returns changes of an object without the values of Secrets, also those in what
-// kubectl apply keeps in an annotation; of other kinds they stay as they are.
+// Hide returns changes without the values of Secrets, including those in the annotation of
+// kubectl apply. Changes of other kinds stay as they are.
 func Hide(group, kind string, changes []Change) []Change {
 	if group != "" || kind != "Secret" {
 		return changes
@@ -112,7 +112,7 @@ func (d *differ) value(path string, steps []string, before, after any) {
 			return
 		}
 	case nil:
-		// A new object that only holds other new fields gets no line.
+		// A new object that only contains new fields gets no line of its own.
 		if a, ok := after.(map[string]any); ok && len(a) > 0 && len(steps) <= 2 {
 			d.maps(path, steps, nil, a)
 			return

@@ -15,11 +15,11 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Detail is how much a Summary says of each step.
+// Detail says how much a Summary contains about each step.
 type Detail uint8
 
 const (
-	// Brief has a line for each step worth one.
+	// Brief has a line for each step that had an effect.
 	Brief Detail = iota
 	// Values has below it a line for each expression with its result and the first values
 	// that it read.
@@ -28,8 +28,8 @@ const (
 	Everything
 )
 
-// Summary says what happened to one object: a line with the outcome, and the steps. What
-// expressions read is known of policies that are observed.
+// Summary describes what happened to one object: a line with the outcome, and the steps. The
+// values that expressions read are known only if the policies were traced.
 func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructured) Keys, detail Detail) string {
 	var lines []string
 	var met, changed actors
@@ -67,13 +67,13 @@ func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructur
 		outcome = "unchanged; no policy that is enforced matched"
 	}
 	for _, s := range d.Asked() {
-		s.Time = 0 // the same input has the same summary
+		s.Time = 0 // so that the same input has the same summary
 		lines = append(lines, "  provider "+Line(s.String())+"\n")
 	}
 	return Printable(Line(name) + ": " + outcome + "\n" + strings.Join(lines, ""))
 }
 
-// shadowLines say what a policy that is not enforced would have done.
+// shadowLines describe what a policy that is not enforced would have done.
 func shadowLines(s *engine.Shadow, round string, keys func(*unstructured.Unstructured) Keys, detail Detail) (lines []string) {
 	for i := range s.Steps {
 		lines = append(lines, "  "+s.Mode.String()+": "+step(&s.Steps[i], round, keys, detail)+"\n",
@@ -112,8 +112,7 @@ func (a *actors) String() string {
 	return strings.Join(parts, " and ")
 }
 
-// step describes one step, or returns "" for one of a later round that changed
-// nothing.
+// step describes one step. It returns "" for a step of a later round that changed nothing.
 func step(s *engine.Step, round string, keys func(*unstructured.Unstructured) Keys, detail Detail) string {
 	if detail < Everything && s.Round > 1 && (s.Outcome == engine.Unchanged || s.Outcome == engine.Skipped) {
 		return ""
@@ -170,7 +169,7 @@ func fieldsOf(pointers []string) []string {
 	return out
 }
 
-// What stands around an expression that failed, in the words of an API server.
+// The text around a failed expression in errors of an API server.
 const (
 	beforeExpression = "expression '"
 	behindExpression = "' resulted in error: "

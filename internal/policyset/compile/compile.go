@@ -1,10 +1,9 @@
-// Package compile answers one question: what becomes of a policy or a binding as
-// it is written?
+// Package compile answers one question: what is the result of decoding, validating and compiling
+// a policy or a binding?
 //
-// Files, clusters, migrations, the validating webhook and tests take the same
-// steps: the text is decoded, what it says is validated, and its expressions are
-// compiled. Only how strict validation is depends on who asks. The first step that
-// finds something wrong is the last one.
+// Files, clusters, migrations, the validating webhook and tests use the same steps; only how
+// strict validation is depends on the caller (Rules). The first step that finds an error is the
+// last one. Start reading at NewPolicy.
 package compile
 
 import (
@@ -24,25 +23,25 @@ import (
 type Rules int
 
 const (
-	// New is for what is to be created: all that a server then checks.
+	// New is for a policy to be created: all checks of an API server.
 	New Rules = iota
-	// Stored is for what is stored, whoever let it pass: only its form has to be
-	// valid, and a binding need not even be that.
+	// Stored is for a stored policy, which may have been stored without validation: only its form
+	// has to be valid, and a binding may even be invalid.
 	Stored
-	// Unchecked does not validate.
+	// Unchecked skips validation.
 	Unchecked
 )
 
-// Policy is what becomes of a policy. Object is nil if it cannot be decoded, and
-// Program is nil if Err is not. Err is the decoder's error or [api.Faults]; either
-// way [api.FaultsOf] has the faults.
+// Policy is the result for a policy. Object is nil if it cannot be decoded, and Program is nil if
+// Err is not nil. Err is the decoder's error or [api.Faults]; [api.FaultsOf] returns the faults
+// of both.
 type Policy struct {
 	Object  *admissionregistrationv1.MutatingAdmissionPolicy
 	Program *policy.Policy
 	Err     error
 }
 
-// NewPolicy decodes, validates and compiles a policy. Compiling ends with ctx.
+// NewPolicy decodes, validates and compiles a policy. It stops compiling when ctx is done.
 func NewPolicy(ctx context.Context, text []byte, rules Rules, deps policy.Deps) Policy {
 	p := CheckPolicy(ctx, text, nil, rules, deps.Env)
 	if p.Err == nil {
@@ -52,8 +51,8 @@ func NewPolicy(ctx context.Context, text []byte, rules Rules, deps policy.Deps) 
 	return p
 }
 
-// CheckPolicy is NewPolicy without the last step. old, if it is not nil, is the
-// policy in whose place this one comes.
+// CheckPolicy is NewPolicy without compiling. old, if not nil, is the policy that this one
+// replaces.
 func CheckPolicy(ctx context.Context, text []byte, old *admissionregistrationv1.MutatingAdmissionPolicy, rules Rules, env *cel.Env) (p Policy) {
 	if p.Object, p.Err = policy.DecodeJSON(text); p.Err != nil {
 		return p
@@ -78,8 +77,8 @@ func CheckPolicy(ctx context.Context, text []byte, old *admissionregistrationv1.
 	return p
 }
 
-// language returns the language of a policy that was decoded: a server could not run
-// one of its own group that asks for external data.
+// language returns the CEL environment for a decoded policy. Policies of mapd's own group may use
+// functions for external data, which an API server does not have.
 func language(text []byte, env *cel.Env) *cel.Env {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -90,8 +89,8 @@ func language(text []byte, env *cel.Env) *cel.Env {
 	return env.Asking()
 }
 
-// Binding is what becomes of a binding, as for a Policy. Older are the defaults
-// that only an older version of the API fills in, see [binding.DecodeNoting].
+// Binding is the result for a binding, like Policy. Older names the defaults that only an older
+// version of the API fills in, see [binding.DecodeNoting].
 type Binding struct {
 	Object  *admissionregistrationv1.MutatingAdmissionPolicyBinding
 	Program *binding.Binding

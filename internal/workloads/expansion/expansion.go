@@ -1,10 +1,10 @@
-// Package expansion answers one question: what will become of the objects that this
-// object creates?
+// Package expansion answers one question: what will happen to the objects that this object
+// creates?
 //
-// Package expand says which objects a workload will create. Here each of them goes
-// the way of a real one: it gets the defaults that a server fills in, is admitted by
-// the same engine as requests are, with the source policy.Generated, and is expanded
-// in turn. Validators then judge what would be stored.
+// pkg/legacy/expand determines which objects a workload will create. This package treats each of
+// them like a real object: it gets a server's defaults, is admitted by the same engine as
+// requests, with the source policy.Generated, and is expanded in turn. Validators then check what
+// would be stored. Start reading at Expander.Evaluate.
 package expansion
 
 import (
@@ -27,40 +27,41 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Expander finds out what becomes of the objects that workloads create. It is safe
-// for concurrent use if its fields are.
+// Expander determines what happens to the objects that workloads create. It is safe for
+// concurrent use if its fields are.
 type Expander struct {
 	Templates *expand.Set
 	Types     *openapi.Types
-	// Admit is the engine's.
+	// Admit runs the policies; it is the engine's Admit.
 	Admit func(ctx context.Context, req *policy.Request) *engine.Decision
-	// Validators judge each object that is admitted, in this order.
+	// Validators check each admitted object, in this order.
 	Validators []Validator
-	// Advisory is the name of a stage that runs what others will really run, with their
-	// rights and bounds. That it refuses an object denies no workload.
+	// Advisory is the name of a stage that predicts what another component does with its own
+	// rights and bounds. If it refuses an object, the workload is not denied.
 	Advisory string
-	// Raw takes objects as they are: without schemas and without a server's defaults.
+	// Raw uses objects as they are, without schemas and without a server's defaults.
 	Raw bool
-	// Lenient takes an object as it is that a server would not accept, which mutators
-	// alone can do with. Otherwise it is not admitted, see Object.Err.
+	// Lenient admits objects that a server would not accept, as they are. That is enough for
+	// mutators. Otherwise they are not admitted, see Object.Err.
 	Lenient bool
 	Limits  expand.Limits
 }
 
-// Object is one that a workload will create.
+// Object is an object that a workload will create.
 type Object struct {
 	*expand.Object
-	// Request is the one with which a controller will create it, as far as that can be
-	// known. Its object has the defaults that a server fills in.
+	// Request is the request by which a controller will create the object, as far as that is
+	// known. Its object has a server's defaults.
 	Request *policy.Request
-	// Kind is that by whose schema the object was read, nil if it was taken as it is.
+	// Kind is the kind whose schema was applied to the object, nil if the object was used as it
+	// is.
 	Kind *openapi.Kind
-	// Err says why a server would not take the object even before admission. There is
+	// Err is the reason why a server would not accept the object even before admission. There is
 	// no Decision then.
 	Err      error
 	Decision *engine.Decision
-	// Stored is Made with the changes of the policies, without the defaults that a
-	// server fills in; nil if the object is refused.
+	// Stored is Made with the changes of the policies, but without a server's defaults; nil if
+	// the object is refused.
 	Stored     *unstructured.Unstructured
 	Violations []validating.Violation
 
@@ -73,10 +74,10 @@ func (o *Object) Refused() bool { return o.Stored == nil }
 // Expands reports whether objects of a kind are expanded at all.
 func (x *Expander) Expands(gvk schema.GroupVersionKind) bool { return len(x.Templates.For(gvk)) > 0 }
 
-// Evaluate returns the objects that a workload will create, in the order of
-// expand.Set.Expand. req is the request for the workload, and workload is its object
-// after admission; neither is modified. An error says why the workload cannot be
-// expanded; what a refused object would have created is left out.
+// Evaluate returns the objects that a workload will create, in the order of expand.Set.Expand.
+// req is the request for the workload, and workload is its object after admission; neither is
+// modified. It returns an error if the workload cannot be expanded. The objects that a refused
+// object would create are left out.
 func (x *Expander) Evaluate(ctx context.Context, req *policy.Request, workload *unstructured.Unstructured) ([]*Object, error) {
 	if req.SubResource != "" || !x.Expands(workload.GroupVersionKind()) {
 		return nil, nil
@@ -140,8 +141,8 @@ func (e *evaluation) admit(made *expand.Object) (*unstructured.Unstructured, boo
 	return o.Stored, true, nil
 }
 
-// interrupted returns why the evaluation has to end. What was decided in the end may say
-// that only, and nothing of the object.
+// interrupted returns the cause if the evaluation has to end, because the last decision may then
+// be wrong.
 func (e *evaluation) interrupted() error {
 	if refused := e.req.Memory.Refused(); refused != nil {
 		return refused
@@ -152,7 +153,7 @@ func (e *evaluation) interrupted() error {
 	return nil
 }
 
-// settle returns an object as a server holds it when admission begins.
+// settle returns an object as a server has it at the beginning of admission.
 func (e *evaluation) settle(o *Object) (*unstructured.Unstructured, error) {
 	if e.Raw {
 		return o.Made, nil
@@ -182,7 +183,7 @@ func (o *Object) decode(obj map[string]any) (map[string]any, error) {
 	return o.Kind.Normalize(obj)
 }
 
-// replay makes on Made the change that the policies made on the request's object.
+// replay applies the changes that policies made to the request's object to Made.
 func (o *Object) replay() *unstructured.Unstructured {
 	if !o.Decision.Changed {
 		return o.Made
@@ -191,9 +192,9 @@ func (o *Object) replay() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: after}
 }
 
-// request returns the request that creates an object. What a controller would send
-// that the workload does not tell is the workload's: its user, and that it is a dry
-// run.
+// request returns the request that creates an object. Where the workload does not determine what
+// a controller would send, the request has the values of the workload's request: its user, and
+// whether it is a dry run.
 func (e *evaluation) request(o *Object, settled *unstructured.Unstructured) *policy.Request {
 	gvk := settled.GroupVersionKind()
 	res, known := e.Types.ResourceFor(gvk)

@@ -9,18 +9,17 @@ import (
 	"github.com/mapd-project/mapd/internal/apiserver/validating"
 )
 
-// Validator judges objects that a workload will create.
+// Validator checks objects that a workload will create.
 type Validator interface {
-	// Validate returns what is wrong with o, which was admitted. It must return soon
-	// after ctx ends, and neither modify nor retain o.
+	// Validate returns the violations of o, which was admitted. It must return soon after ctx
+	// ends, and must neither modify nor retain o.
 	Validate(ctx context.Context, o *Object) []validating.Violation
 }
 
-// Action is what a rule does about an object that it does not like, in Gatekeeper's
-// words.
+// Action says what a violated rule does, in Gatekeeper's terms.
 type Action string
 
-// The actions, of which each is milder than the one before.
+// The actions, the strictest first.
 const (
 	Deny   Action = "deny"
 	Warn   Action = "warn"
@@ -31,15 +30,16 @@ var actions = map[admissionregistrationv1.ValidationAction]Action{
 	admissionregistrationv1.Deny: Deny, admissionregistrationv1.Warn: Warn, admissionregistrationv1.Audit: DryRun,
 }
 
-// Outcome returns what a Violation of o means for the workload. What the server itself says
-// denies nothing, whatever a template says: what decides of a real object may decide otherwise.
+// Outcome returns the Action of a Violation of o for the workload. Violations of the server
+// itself never deny a workload, whatever a template says, because the real object may be
+// different.
 func (o *Object) Outcome(v validating.Violation) Action {
 	return o.outcome(actions[v.Action], v.Source == validating.Server)
 }
 
-// outcome returns what a rule's own action means for the workload. A template with an
-// enforcementAction puts it in the place of that (Gatekeeper spec §10.1); one that Gatekeeper
-// does not know means as little as dryrun. Advice denies nothing.
+// outcome returns the Action for the workload, given the rule's own action. The enforcementAction
+// of a template replaces it (Gatekeeper spec §10.1); an unknown one counts as dryrun. Advice
+// never denies.
 func (o *Object) outcome(own Action, advice bool) Action {
 	action := Action(o.Template.EnforcementAction)
 	switch action {
@@ -55,18 +55,18 @@ func (o *Object) outcome(own Action, advice bool) Action {
 	return action
 }
 
-// Denied reports whether a Violation means that the workload is to be denied.
+// Denied reports whether a Violation of o denies the workload.
 func (o *Object) Denied() bool {
 	return slices.ContainsFunc(o.Violations, func(v validating.Violation) bool { return o.Outcome(v) == Deny })
 }
 
-// Server returns a Validator that judges as the validation of a server does.
+// Server returns a Validator that checks objects as an API server's validation does.
 func Server(set *validating.Set) Validator { return server{set} }
 
 type server struct{ set *validating.Set }
 
-// Validate implements Validator. That the object could not be judged is a Violation that denies
-// nothing.
+// Validate implements Validator. If the object could not be checked, that is a Violation that
+// does not deny the workload.
 func (s server) Validate(ctx context.Context, o *Object) []validating.Violation {
 	result, err := s.set.Judge(ctx, o.Request, o.Decision.Object)
 	if err != nil {

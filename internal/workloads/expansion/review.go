@@ -16,10 +16,10 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// Reviewer answers reviews of workloads with what will become of the objects that they
-// create. It is a webhook.Validator.
+// Reviewer answers reviews of workloads by evaluating the objects that they create. It is a
+// webhook.Validator.
 type Reviewer struct {
-	// Expander returns what is in force, nil while nothing has been read.
+	// Expander returns the present Expander, nil while nothing has been read.
 	Expander func() *Expander
 	// Expanded is called with the number of objects of each review; nil ignores it.
 	Expanded func(objects int)
@@ -31,17 +31,16 @@ const (
 	reviewTime    = 2 * time.Second
 	reviewObjects = 20
 	reviewBytes   = 4 << 20
-	// maxWarnings is how many warnings are returned; a server passes on no more than
-	// 4096 bytes of them.
+	// maxWarnings bounds the warnings of a review; an API server passes on 4096 bytes of them.
 	maxWarnings = 20
 )
 
 // ReviewLimits are the Limits of an Expander for reviews.
 var ReviewLimits = expand.Limits{Objects: reviewObjects, Bytes: reviewBytes}
 
-// Validate returns why a workload is denied, nil if it is allowed, and warnings: what
-// would be denied, changed or violated among what the workload creates. A workload is
-// denied only if one of Gatekeeper's templates says so, never by a built-in one.
+// Validate returns the reason why a workload is denied, nil if it is allowed, and warnings about
+// the objects that it creates: denials, changes and violations. Only one of Gatekeeper's
+// templates can deny a workload, never a built-in one.
 func (r *Reviewer) Validate(ctx context.Context, req *policy.Request) (*metav1.Status, []string) {
 	x := r.Expander()
 	if x == nil || req.Object == nil || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
@@ -63,7 +62,7 @@ func (r *Reviewer) Validate(ctx context.Context, req *policy.Request) (*metav1.S
 	return a.status(), a.warnings
 }
 
-// answer is what objects mean for their workload.
+// answer collects the results of objects for their workload.
 type answer struct {
 	denials, warnings []string
 }
@@ -97,7 +96,7 @@ func (a *answer) add(o *Object) {
 	}
 }
 
-// about begins what is said of an object, with Gatekeeper's words where one of its
+// about returns the beginning of a message about an object, with Gatekeeper's text if one of its
 // templates made the object (Gatekeeper spec §10.5).
 func about(o *Object) string {
 	prefix := "mapd: "
@@ -107,7 +106,7 @@ func about(o *Object) string {
 	return prefix + manifest.Name(o.Made) + ": "
 }
 
-// changedBy returns the names of what changed an object, in their order.
+// changedBy returns the names of the policies that changed an object, in their order.
 func changedBy(o *Object) []string {
 	if !o.Decision.Changed {
 		return nil

@@ -14,9 +14,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// generator makes workloads whose Pods have what policies look at: each field of a
-// Pod that many policies are about, or not, with values that are usual and values that
-// the policy itself mentions.
+// generator makes workloads for comparisons. Each field of a Pod that policies often read is set
+// or not, to usual values or to values that the policy mentions.
 type generator struct {
 	*rand.Rand
 	words []string // that the policy mentions

@@ -1,11 +1,11 @@
-// Package rewrite answers one question: how does a policy for Pods say the same of the
-// templates of workloads?
+// Package rewrite answers one question: which policies do to the templates of workloads what a
+// policy does to Pods?
 //
-// The rules select workloads in the place of Pods, and every expression is changed in
-// its syntax tree: object.spec becomes object.spec.template.spec, and so do the paths
-// of JSON patches and the types of apply configurations. CronJobs have their template
-// deeper, so they get a policy of their own. What a template cannot say, such as the
-// name of a Pod, is refused with its place. Verify runs both on generated workloads.
+// The rules match workloads instead of Pods, and every expression is changed in its syntax tree:
+// object.spec becomes object.spec.template.spec, and so do the paths of JSON patches and the
+// types of apply configurations. CronJobs have their template deeper, so they get a separate
+// policy. Expressions that have no meaning for a template, such as the name of a Pod, are refused
+// with their place. Verify compares the policies on generated workloads. Start reading at Policy.
 package rewrite
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
 )
 
-// form is one of the two policies that a policy for Pods becomes.
+// form is one of the two policies to which a policy for Pods is rewritten.
 type form struct {
 	suffix string
 	path   []string // to the Pod's template
@@ -44,9 +44,9 @@ func rule(group string, operations []any, resources ...any) any {
 	return map[string]any{"apiGroups": []any{group}, "apiVersions": []any{"v1"}, "operations": operations, "resources": resources}
 }
 
-// Policy returns the policies that do to templates of workloads what p does to Pods. p
-// must be valid, and is not modified. Errors are api.Faults. notes say what p does
-// beside it.
+// Policy returns policies that do to templates of workloads what p does to Pods. p must be valid,
+// and is not modified. Errors are api.Faults. notes describe effects of p that the new policies
+// do not have.
 func Policy(p *unstructured.Unstructured) (out []*unstructured.Unstructured, notes []string, err error) {
 	notes, faults := checkMatch(p, field.NewPath("spec", "matchConstraints"), "spec", "matchConstraints")
 	for i, f := range forms {
@@ -79,7 +79,7 @@ func Binding(b *unstructured.Unstructured) ([]*unstructured.Unstructured, error)
 		rename(u, f.suffix)
 		policy, _, _ := unstructured.NestedString(u.Object, "spec", "policyName")
 		_ = unstructured.SetNestedField(u.Object, policy+f.suffix, "spec", "policyName")
-		// None of them is about Pods, and one may be about workloads.
+		// The excluded rules are not about Pods, and might exclude workloads.
 		unstructured.RemoveNestedField(u.Object, "spec", "matchResources", "excludeResourceRules")
 		if rules, _, _ := unstructured.NestedSlice(u.Object, "spec", "matchResources", "resourceRules"); len(rules) > 0 {
 			set(u, f.rules, "spec", "matchResources")
@@ -89,8 +89,7 @@ func Binding(b *unstructured.Unstructured) ([]*unstructured.Unstructured, error)
 	return out, nil
 }
 
-// rename gives a copy its name, and leaves out what belongs to the object it was made
-// of.
+// rename names a copy, and removes metadata that belongs to the original object.
 func rename(u *unstructured.Unstructured, suffix string) {
 	name := u.GetName() + suffix
 	meta := map[string]any{"name": name}
@@ -103,7 +102,7 @@ func rename(u *unstructured.Unstructured, suffix string) {
 	delete(u.Object, "status")
 }
 
-// set puts rules into a match, which is at a path.
+// set sets the rules of a match block at a path.
 func set(u *unstructured.Unstructured, rules []any, path ...string) {
 	match, _, _ := unstructured.NestedMap(u.Object, path...)
 	delete(match, "excludeResourceRules")
@@ -112,7 +111,8 @@ func set(u *unstructured.Unstructured, rules []any, path ...string) {
 	_ = unstructured.SetNestedMap(u.Object, match, path...)
 }
 
-// checkMatch finds what a match says of Pods that nothing can say of workloads.
+// checkMatch reports conditions of a match block about Pods that cannot be expressed for
+// workloads.
 func checkMatch(u *unstructured.Unstructured, at *field.Path, path ...string) (notes []string, faults api.Faults) {
 	match, _, _ := unstructured.NestedMap(u.Object, path...)
 	list := func(name string) []any { l, _ := match[name].([]any); return l }
@@ -211,8 +211,8 @@ func (f form) expressions(u *unstructured.Unstructured) (faults api.Faults) {
 	return faults
 }
 
-// selectLabels makes match conditions of the objectSelector of a policy, since a server
-// would look at the labels of the workload.
+// selectLabels converts the objectSelector of a policy to match conditions, because the selector
+// would be applied to the workload's labels.
 func (f form) selectLabels(u *unstructured.Unstructured) {
 	selector, _, _ := unstructured.NestedMap(u.Object, "spec", "matchConstraints", "objectSelector")
 	spec, _ := u.Object["spec"].(map[string]any)
@@ -265,8 +265,8 @@ func (f form) selectLabels(u *unstructured.Unstructured) {
 // mean the same there.
 var inTemplate = []string{"labels", "annotations", "finalizers"}
 
-// moved implements syntax.Relocation.Field: what a template says of its Pods, and why it
-// does not say the rest.
+// moved implements syntax.Relocation.Field: it returns where a template has a field of its Pods,
+// or the reason why it has none.
 func moved(variable string, path []string) (syntax.Moved, error) {
 	said := strings.Join(append([]string{variable}, path...), ".")
 	refuse := func(format string, args ...any) (syntax.Moved, error) {
@@ -292,7 +292,7 @@ func moved(variable string, path []string) (syntax.Moved, error) {
 	case "metadata":
 		switch {
 		case len(path) == 1 && variable == "Object":
-			return syntax.Moved{}, nil // its fields are asked about one by one
+			return syntax.Moved{}, nil // called again for its fields
 		case len(path) == 1:
 			return refuse("%s as a whole has fields that a template lacks", said)
 		case slices.Contains(inTemplate, path[1]):
@@ -337,7 +337,7 @@ func movedRequest(said string, path []string) (syntax.Moved, error) {
 func pointer(p string, whole bool) error {
 	steps := strings.Split(p, "/")[min(1, len(p)):]
 	if !whole && len(steps) > 0 {
-		steps = steps[:len(steps)-1] // the last one may go on
+		steps = steps[:len(steps)-1] // the last step may be incomplete
 	}
 	switch {
 	case p == "":
@@ -347,7 +347,7 @@ func pointer(p string, whole bool) error {
 	case steps[0] != "metadata":
 		return fmt.Errorf("a Pod's template has no %s", steps[0])
 	case len(steps) == 1 && !whole:
-		return nil // where it leads is computed, and seen when both are compared
+		return nil // computed, so only Verify shows whether it is right
 	case len(steps) == 1:
 		return errors.New("the path leads to all metadata, of which a template has labels, annotations and finalizers only")
 	case !slices.Contains(inTemplate, steps[1]):

@@ -1,8 +1,7 @@
-// Package cases answers one question: how does a case of mapd test say what has to come
-// out?
+// Package cases answers one question: how does a case of mapd test describe its expected result?
 //
-// It judges results, and writes suites whose cases expect what came out. It reads no file,
-// so that a page in a browser can write one.
+// It compares results with expectations, and writes suites that expect given results. It reads no
+// files, so that the playground can use it. Start reading at Judge.
 package cases
 
 import (
@@ -51,7 +50,7 @@ type DenialText struct {
 	Matches  string `json:"matches" doc:"A regular expression (RE2) that matches a part of the message."`
 }
 
-// Judge holds a result against an expectation.
+// Judge compares a result with an expectation.
 type Judge struct {
 	*Expect
 	denied  *DenialText // nil: admitted
@@ -91,13 +90,13 @@ func NewJudge(e *Expect) (*Judge, error) {
 	return j, nil
 }
 
-// Wrong is how a result differs from what was expected.
+// Wrong describes how a result differs from the expectation.
 type Wrong struct {
 	Message string
 	Changes []report.Change // from the expectation to the result
 }
 
-// Of returns what is wrong with a result, nil if nothing is.
+// Of returns the differences between a result and the expectation, nil if there are none.
 func (j *Judge) Of(r *mapd.Result, want map[string]any) *Wrong {
 	switch {
 	case j.denied != nil && !r.Denied():

@@ -44,13 +44,13 @@ func Write(comment string, suite []Field, cases [][]Field) []byte {
 	return text
 }
 
-// From returns a result as an expectation, in the form of one if that fits.
+// From returns an expectation for a result, in the same form as e if that is possible.
 func From(r *mapd.Result, e *Expect) map[string]any {
 	switch {
 	case r.Denied():
 		message := r.Decision.Status.Message
 		if uid := string(r.Request.Admission.UID); uid != "" && strings.Contains(message, uid) {
-			// Gatekeeper's messages name the request, and the next one has another UID.
+			// Gatekeeper's messages contain the UID of the request, which differs next time.
 			return map[string]any{"denied": map[string]any{"matches": strings.ReplaceAll(regexp.QuoteMeta(message), regexp.QuoteMeta(uid), ".*")}}
 		}
 		return map[string]any{"denied": map[string]any{"message": message}}

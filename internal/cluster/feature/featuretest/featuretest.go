@@ -1,5 +1,5 @@
-// Package featuretest has what tests of features need: dependencies that reach no cluster,
-// and objects as a watch would bring them.
+// Package featuretest has helpers for tests of features: dependencies without a cluster, and
+// objects as a watch would return them.
 package featuretest
 
 import (
@@ -31,7 +31,7 @@ func Deps(t testing.TB) feature.Deps {
 	}
 }
 
-// namespaces are Namespaces without labels of any name.
+// namespaces implements a lookup in which every Namespace exists and has no labels.
 type namespaces struct{}
 
 func (namespaces) Namespace(_ context.Context, name string) (*unstructured.Unstructured, error) {
@@ -40,7 +40,7 @@ func (namespaces) Namespace(_ context.Context, name string) (*unstructured.Unstr
 	return u, nil
 }
 
-// none are no policies, of a server that does not serve them.
+// none implements feature.Own for a server that does not serve mapd's group.
 type none struct{}
 
 func (none) Each(func(*unstructured.Unstructured, []byte)) (served, read bool) { return false, true }
@@ -63,7 +63,7 @@ func Parse(t testing.TB, text string) *unstructured.Unstructured {
 	return u
 }
 
-// Put makes objects all that a mirror holds.
+// Put replaces the content of a mirror.
 func Put(t testing.TB, m interface{ Replace([]any, string) error }, objects ...*unstructured.Unstructured) {
 	t.Helper()
 	var all []any
