@@ -54,7 +54,7 @@ func (r *Result) controllers(rule *Rule, pods Unit) (out []Unit) {
 			refuseFor("write a policy for them", "autogen for %s: Kyverno looks for the template of Pods in them", n)
 		}
 		switch n {
-		case "replicasets": // excluded like the constant filtered
+		case "replicasets": // excluded, see filtered
 		case "cronjobs":
 			crons = append(crons, n)
 		default:
@@ -130,7 +130,8 @@ func inTemplate(variable string, path []string) (syntax.Moved, error) {
 }
 
 // pointsIntoTemplate implements syntax.Relocation.Pointer: it accepts a JSON pointer if
-// inTemplate would look for the field in the template.
+// inTemplate would look for the field in the template. It also accepts "/", which occurs in
+// operations that the expression filters out afterwards.
 func pointsIntoTemplate(pointer string, whole bool) error {
 	if pointer == "/" && whole {
 		return nil

@@ -207,7 +207,8 @@ func emptied(expression string) (names []string) {
 }
 
 // joinedPatches joins two consecutive JSON patches into one if the first may leave an empty map
-// or list and the second depends on it: an API server drops empty values between mutations.
+// or list and the second depends on it: an API server drops empty values between mutations. Where
+// that is not possible, it notes a difference.
 func joinedPatches(rule *Rule, mutations []admissionregistrationv1.Mutation) (out []admissionregistrationv1.Mutation) {
 	const why = "a server drops an empty map or list between mutations"
 	var open []string // fields that may be empty after the mutations so far

@@ -113,7 +113,7 @@ func Policy(p *policy.Policy, o Options) *Result {
 var severalTypes = regexp.MustCompile(`: expected type '.*' but found '`)
 
 // check drops the policies that an API server refuses, and all policies that share a rule with
-// them.
+// them. The rules of both kinds of policies are refused.
 func (r *Result) check(refused func(*admissionregistrationv1.MutatingAdmissionPolicy) error) {
 	if refused == nil {
 		return
@@ -159,7 +159,7 @@ type converter struct {
 	names map[string]bool
 }
 
-// note lowers the verdict of a rule to v, if it is better, and adds the reason.
+// note adds a reason, and lowers the verdict of the rule to v if v is worse.
 func (r *Rule) note(v Verdict, e effect, reason string) {
 	if slices.Index(Verdicts, v) > slices.Index(Verdicts, r.Verdict) {
 		r.Verdict = v
@@ -931,7 +931,7 @@ func formatted(e expr) string {
 	return text
 }
 
-// spared returns exclude rules for objects that a rule for all kinds must not match: admission
+// spared returns exclude rules for objects that a rule for all kinds must not match: webhook
 // configurations, and requests such as TokenReviews that are not stored.
 func spared() []admissionregistrationv1.NamedRuleWithOperations {
 	return []admissionregistrationv1.NamedRuleWithOperations{

@@ -39,8 +39,8 @@ type value struct {
 	images *images
 	// object is set for an object that an expression builds.
 	object *assembled
-	// quantity: expr is a quantity by the schema, or the text of its default. sure: the default
-	// is a quantity, too, or there is none.
+	// quantity: expr is a quantity by the schema, or its default. sure: the default is known to be
+	// a quantity, too.
 	quantity, sure bool
 	// members are set for an object of constants.
 	members map[string]any
@@ -1005,8 +1005,8 @@ func (s *scope) quantity(p *path) bool {
 	return len(whole) > 1 && slices.Contains([]string{"requests", "limits", "hard", "capacity", "overhead", "default", "defaultRequest"}, whole[len(whole)-2])
 }
 
-// unnest replaces variables that occur as texts or names within variables by generated names: {{
-// f('{{x}}') }}, {{ images.containers."{{x}}".tag }}.
+// unnest replaces variables that occur as texts or names within variables by generated names:
+// {{ f('{{x}}') }}, {{ images.containers."{{x}}".tag }}.
 func (s *scope) unnest(t string) string {
 	depth := 0
 	for i := 0; i+1 < len(t); i++ {

@@ -90,7 +90,7 @@ var keyOf = map[string][]string{
 	"topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"},
 }
 
-// keysOf returns keyOf for a list at a path: some lists have other keys elsewhere.
+// keysOf returns the keys of a list at a path: those of keyOf, or for ports of containers others.
 func (o *overlay) keysOf(name string, at path) []string {
 	if !o.shape.builtin {
 		return nil

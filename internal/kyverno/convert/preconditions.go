@@ -273,7 +273,7 @@ type operand struct {
 	value    any    // of a constant
 	elem     string // the type of the elements of a list
 	quantity bool   // a quantity of the schema
-	sure     bool   // it has no default
+	sure     bool   // it has no default, or one that is a quantity
 	at       string // the field that it reads, as show prints it; "" if not known
 }
 
@@ -320,7 +320,7 @@ func (s *scope) setIn(key, val operand, c policy.Condition) expr {
 		x = atom(elementOf(val.expr), "string")
 	}
 	var is expr
-	var only []string // texts to which the elements are compared, if they are all plain
+	var only []string // the text to which the elements are compared, if it is only one and has no wildcards
 	switch {
 	case key.elem != "string" && key.elem != "int":
 		refuse("%s of a list of what is not known to be texts", c.Operator)

@@ -1,8 +1,8 @@
 // Package interpret answers one question: what does a mutate rule of Kyverno do to an object?
 //
-// It checks the results of package convert. So it shares no code with that package except the
-// reader of policies, and it follows what Kyverno 1.19.1 does, not what the converter makes of
-// it. Kyverno itself is not linked. test/kyverno compares the interpreter with Kyverno's own
+// The policies of package convert are checked against it. So it shares no code with that package
+// except the reader of policies, and follows what Kyverno 1.19.1 does, not what the converter
+// assumes. Kyverno itself is not linked. test/kyverno compares the interpreter with Kyverno's own
 // engine.
 //
 // Where the interpreter does not know what Kyverno does, it returns an Unknown and does not

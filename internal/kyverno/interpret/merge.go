@@ -206,7 +206,7 @@ func (m merger) elements(v, p []any, keys, path []string) (any, error) {
 	}
 	keys = used(keys, v, p)
 	var order []string
-	place, seen := map[string]int{}, map[string]bool{} // index by key in v, and keys that the result already has
+	place, seen := map[string]int{}, map[string]bool{} // index by id, of v if it is there; ids that are in order
 	mine, theirs := map[string]map[string]any{}, map[string]map[string]any{}
 	collect := func(l []any, into map[string]map[string]any) {
 		for i, e := range l {

@@ -315,7 +315,7 @@ func againstMap(v, p map[string]any) outcome {
 	if skips > 0 {
 		return skipped
 	}
-	// Fields with anchors below them come before the others, with the highest precedence first.
+	// Fields with anchors come before the others, in the reverse order of their names.
 	slices.SortStableFunc(rest, func(a, b string) int { return precedence(b, p[b]) - precedence(a, p[a]) })
 	n := 0
 	for n < len(rest) && precedence(rest[n], p[rest[n]]) > 0 {
