@@ -182,7 +182,8 @@ func Fix(ctx context.Context, sources []Source, opts Options) ([]Fixed, error) {
 	return FixSome(ctx, sources, opts, nil)
 }
 
-// FixSome is Fix for the findings that which accepts. A nil which accepts all findings.
+// FixSome is Fix for the findings that which accepts, also for those that only a fix brings about.
+// A nil which accepts all findings.
 func FixSome(ctx context.Context, sources []Source, opts Options, which func(*Finding) bool) ([]Fixed, error) {
 	m := &mender{opts: opts, files: slices.Clone(sources), which: which}
 	if err := m.mend(ctx); err != nil {

@@ -399,7 +399,7 @@ func (s *set) findPresence(gvk schema.GroupVersionKind, steps path) presence {
 		return unknown
 	}
 	if !kind.Builtin() && steps[0] != "metadata" {
-		return unknown // required by a definition, which is not checked here
+		return unknown // a definition may require it, which is not checked here
 	}
 	apiVersion, name := gvk.ToAPIVersionAndKind()
 	obj := map[string]any{}
@@ -440,8 +440,8 @@ func find(v any, steps path) (there, parent bool) {
 	return true, true
 }
 
-// unsure reports whether a server, another admission plugin or validation provides a part, so
-// that it exists although there is no default.
+// unsure reports whether a server or another admission plugin sets a part, or validation requires
+// it, so that it exists although there is no default.
 func unsure(steps path) bool {
 	switch {
 	case steps[0] == "status":

@@ -28,7 +28,7 @@ const (
 	Value How = iota
 	// Presence: whether the part exists.
 	Presence
-	// Elements: how many elements a list has and which ones, but not their content.
+	// Elements: which elements a list has, but not what is in them.
 	Elements
 	// Place: the value, and whether its parent exists.
 	Place

@@ -192,7 +192,7 @@ func kyvernoRules(p *pass, d *manifest.Document) {
 	}
 	env, err := language(p.set.opts.Newest)
 	if err != nil {
-		return // only the options are wrong
+		return // the options are wrong, which Run reports
 	}
 	rules, errs := policyset.KyvernoRules(d, policy.Deps{Env: env, Types: p.set.types})
 	for _, err := range errs {
@@ -290,8 +290,8 @@ func (p *pass) eachPath(e *expression, visit func(n *syntax.Node, at path, known
 	}
 }
 
-// given returns the parts that an expression can rely on, because other expressions were
-// evaluated before it.
+// given returns the parts that an expression can rely on, because of other expressions of the
+// policy.
 func (p *pass) given(e *expression) facts {
 	r := resolver{policy: p.subject}
 	out := facts{}
@@ -377,8 +377,8 @@ func (s *subject) findWrites(e *expression) (out []write) {
 	return out
 }
 
-// unguarded finds reads of parts that may be missing. Such an error denies the request or skips
-// the policy, as failurePolicy says.
+// unguarded finds reads of parts that may be missing. By failurePolicy, the error denies the
+// request, or leaves out the mutation or, in a match condition, the policy (spec T20).
 func unguarded(p *pass) {
 	reported := map[string]bool{}
 	for _, e := range p.subject.exprs {
@@ -428,8 +428,8 @@ func unguarded(p *pass) {
 	}
 }
 
-// guard returns a condition under which all selections of the expression that begin with the path
-// at can be evaluated.
+// guard returns the condition under which the longest selection of the expression that begins
+// with the path at can be evaluated.
 func (p *pass) guard(e *expression, at path, known facts) string {
 	whole := at
 	p.eachPath(e, func(_ *syntax.Node, other path, _ facts) {

@@ -42,7 +42,7 @@ func escapeKey(p *pass) {
 			case at < 0:
 			case len(steps) > at+2 || !whole && len(steps) > at+1:
 				if !whole {
-					continue // the rest may belong to another operation
+					continue // the computed rest need not belong to the key
 				}
 				parent := "/" + strings.Join(steps[:at+1], "/") + "/"
 				key, ok := strings.CutPrefix(text, parent)
@@ -183,7 +183,7 @@ func testOperations(p *pass) {
 }
 
 // missingParent finds operations on paths that may not exist. The error of a JSON patch denies
-// the request or skips the policy.
+// the request or, with failurePolicy Ignore, leaves out the mutation (spec T20).
 func missingParent(p *pass) {
 	r := resolver{policy: p.subject}
 	looked := facts{}

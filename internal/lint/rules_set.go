@@ -176,7 +176,7 @@ const unreviewedResource = "unreviewed-resource"
 // unreviewedResources finds resources in rules for which no request is ever reviewed by policies.
 func unreviewedResources(p *pass) {
 	groups := builtinGroups()
-	// API servers run native policies for admission configurations, but call no webhook for them.
+	// API servers run native policies for webhook configurations, but call no webhook for them.
 	unreviewed := func(of, resource string) bool {
 		return binding.Unreviewed(of, resource) || group(p.subject.doc) == api.OwnGroup && of == api.NativeGroup &&
 			(resource == "mutatingwebhookconfigurations" || resource == "validatingwebhookconfigurations")
@@ -666,7 +666,7 @@ func immutableFields(p *pass) {
 	kinds := p.kindsOn("UPDATE")
 	for _, e := range p.subject.exprs {
 		if mentionsOperation(e.root) || mentions(e.root, "oldObject") {
-			return // conditions may exclude updates
+			return // the expression may treat updates differently
 		}
 	}
 	for _, e := range p.subject.ofPart(api.Mutations) {
