@@ -4,7 +4,11 @@
 // A rule names fields of a kind, as narrowly as the controller's rules allow. It names an element
 // of a list by its keys if the controller supports that, because the element at an index may be
 // another one tomorrow. If only the index identifies the element, the rule is restricted to one
-// object. Start reading at Rules.Add.
+// object.
+//
+// Controllers remove the fields of the rules, one after the other, from the object in Git and from
+// that in the cluster, and compare the rest. So an index must be that of the same element in both,
+// and of two indices the higher one comes first. Start reading at Rules.Add.
 package ignore
 
 import (
@@ -77,7 +81,7 @@ func (r *Rules) Add(gvk schema.GroupVersionKind, exact bool, before, after map[s
 			continue
 		}
 		if empty(c.Before) && empty(c.After) {
-			continue // a rule for such a field would ignore everything that is ever there
+			continue // no policy intends that, and a rule would ignore everything that is ever there
 		}
 		parts, err := tree.SplitField(c.Path)
 		if err != nil {
@@ -225,7 +229,7 @@ func (r *Rules) add(t target, id string, steps []step) {
 func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
 func isList(v any) bool   { _, ok := v.([]any); return ok }
 
-// empty reports whether a value is nil, or a list of such values.
+// empty reports whether a value is nil or an empty list.
 func empty(v any) bool {
 	list, ok := v.([]any)
 	return v == nil || ok && len(list) == 0

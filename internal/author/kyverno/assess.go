@@ -134,7 +134,7 @@ func Assess(in *Input) (*Assessment, error) {
 	return a, nil
 }
 
-// rank sorts verdicts: those that need a decision come first.
+// rank returns the place of a verdict in the table: those that need a decision come first.
 func rank(v convert.Verdict) int { return -slices.Index(convert.Verdicts, v) }
 
 // OK reports whether every rule is converted exactly.

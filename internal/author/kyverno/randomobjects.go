@@ -357,8 +357,8 @@ var keyOf = map[string]string{
 	"imagePullSecrets": "name", "ports": "containerPort", "hostAliases": "ip", "topologySpreadConstraints": "topologyKey",
 }
 
-// allowed reports whether the elements of all lists have different keys, and whether Pods have
-// containers. Servers refuse most other objects, but only after admission.
+// allowed reports whether all elements of a list have a key, each another one, and whether Pods
+// have containers. Servers refuse most other objects, but only after admission.
 func allowed(obj map[string]any) bool {
 	kind, _ := obj["kind"].(string)
 	for _, at := range [][]string{{"spec"}, {"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}} {

@@ -84,7 +84,7 @@ func (x *Exceptions) applied(u *unstructured.Unstructured, inCluster bool) error
 const exceptionsFile = "policyexceptions.yaml"
 
 // Move writes the exceptions for the policies of units into a file of the report. An exception
-// still names its mutators, which exist until they are deleted. If policies cannot be excepted in
+// still names its mutators, because they run until they are deleted. If policies cannot be excepted in
 // the same way as their mutators, Move adds a note, and the report is not OK.
 func (x *Exceptions) Move(r *Report, units []translate.Unit, o translate.Options) {
 	r.Notes = append(r.Notes, x.notes...)

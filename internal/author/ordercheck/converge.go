@@ -26,8 +26,8 @@ func (c *checker) converge(out *Result) {
 }
 
 func (c *checker) update(object map[string]any) (found, fought []Difference) {
-	// again submits an object as an update. It returns the decision, and the object that the
-	// server would store.
+	// again submits an object as an update. It returns the object of that request, the decision,
+	// and the object that the server would store.
 	again := func(object map[string]any) (map[string]any, *engine.Decision, map[string]any, error) {
 		req, err := c.request.Again(object)
 		if req == nil || err != nil {
