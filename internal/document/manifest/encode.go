@@ -40,7 +40,7 @@ func (f *Form) Encode(v any) []byte {
 // layout is the indentation of a document.
 type layout struct {
 	indent  int
-	compact bool // the keys of a list element are aligned with "- " on the line of the dash
+	compact bool // the "- " of an element is in the column of the list's key, not indented
 }
 
 // encodeTree encodes a node that represents v. If the encoder does not preserve the value, the
@@ -295,8 +295,8 @@ func needsEscape(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || strings.ContainsRune("\u2028\u2029\ufeff\ufffe\uffff", r)
 }
 
-// floatNode returns the node of a float that is decoded as a float without a tag: digits alone
-// would be decoded as an integer.
+// floatNode returns the node of a float, as an integer if it is a whole number that fits. Others
+// are written so that they are decoded as floats without a tag: digits alone would be an integer.
 func floatNode(f float64) *yaml.Node {
 	if n, ok := integral(f).(int64); ok && !(n == 0 && math.Signbit(f)) {
 		return newNode(n)

@@ -18,7 +18,7 @@ var extensions = []string{".yaml", ".yml", ".json"}
 
 // Files expands paths. A file stands for itself. A directory stands for its .yaml, .yml and .json
 // files in the order of their names; with recursive, also for those of its subdirectories. Stdin
-// stays. Every returned file existed during the call. Hidden directories are skipped, but links
+// stays. Every returned file existed during the call. Hidden subdirectories are skipped, but links
 // into the hidden ..data directory of a mounted ConfigMap are followed, because they count as
 // files. Files of directories that have no objects, such as a kustomization.yaml, are skipped and
 // counted.

@@ -54,10 +54,10 @@ func (d *Document) JSONText() ([]byte, error) {
 }
 
 // ReadAll is Read for documents that are needed together. It parses documents on all cores, and
-// calls each for every one of them on the same goroutine. Documents and errors are in the order
-// of Read. The items of a List are parsed one by one if each packs all of them. If it does not,
-// the List is parsed again as a whole, and each is called again for all items; only these
-// documents are returned.
+// calls each for every one of them there, so each has to be safe for concurrent use. Documents and
+// errors are in the order of Read. The items of a List are parsed one by one if each packs all of
+// them. If it does not, the List is parsed again as a whole, and each is called again for all
+// items; only these documents are returned.
 func ReadAll(inputs []Input, each func(*Document)) ([]*Document, []error) {
 	var all []*piece
 	pieces := make(chan *piece, 64)

@@ -69,8 +69,8 @@ func parseYAML(text []byte) (root *yaml.Node, around comments, err error) {
 // comments stand before and after a document's root.
 type comments struct{ head, foot string }
 
-// yamlError returns an error with the line in the library's text. The library's parser counts
-// lines from 0, its scanner from 1.
+// yamlError returns an error with the line that the library's text names, and without it in the
+// text. The library's parser counts lines from 0, its scanner from 1.
 func yamlError(err error, text []byte) error {
 	msg := err.Error()
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
