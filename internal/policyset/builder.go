@@ -45,7 +45,7 @@ type builder struct {
 	readsAll bool // policies may read objects of any kind
 	// paramKinds are the paramKinds of policies, including policies that are not compiled here.
 	paramKinds map[schema.GroupKind]bool
-	twice      []twice // documents that occur twice, of kinds without policies
+	twice      []twice // documents among others that occur twice
 	exceptions func() *binding.Exceptions
 
 	policies, bindings, crds, others []*manifest.Document
@@ -144,7 +144,7 @@ func IsContext(gvk schema.GroupVersionKind) bool {
 }
 
 // ignored reports whether a kind belongs to policies or manifests, but not to a Snapshot. Objects
-// of Kubernetes' own groups may still be parameters.
+// of the group admissionregistration.k8s.io may still be parameters.
 func ignored(gvk schema.GroupVersionKind) bool {
 	switch gvk.Group {
 	case "kustomize.config.k8s.io", "kyverno.io", "policies.kyverno.io", "templates.gatekeeper.sh", "constraints.gatekeeper.sh", "test.mapd.dev", "cli.kyverno.io", "test.gatekeeper.sh":

@@ -37,7 +37,7 @@ type Exception struct {
 	// Unapplied is the reason why it never holds, "" if it may hold.
 	Unapplied string
 	// Unknown are the policies and bindings that it names and that do not exist. Native are the
-	// policies among them that an API server runs, which knows no exceptions.
+	// policies that it names and that an API server runs, which reads no exceptions.
 	Unknown, Native []string
 }
 

@@ -25,7 +25,7 @@ func Some(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// Cut returns text that is longer than most bytes cut to valid UTF-8, followed by an ellipsis.
+// Cut returns s or, if it has more than most bytes, its beginning as valid UTF-8 with an ellipsis.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s

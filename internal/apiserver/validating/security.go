@@ -126,8 +126,8 @@ func (j *judgement) podSecurity() error {
 	return nil
 }
 
-// operation returns CREATE for an update whose old object is not known, because the plugin
-// compares an updated Pod with the old one.
+// operation returns CREATE for an update whose old object is not known: the plugin compares the
+// two, and every Pod that replaces another is created.
 func operation(r *policy.Request) admissionv1.Operation {
 	if r.Operation == admissionv1.Update && r.OldObject == nil {
 		return admissionv1.Create

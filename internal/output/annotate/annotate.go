@@ -63,7 +63,7 @@ var (
 	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// clean drops control characters, which commands cannot contain, except tabs and line ends.
+// clean replaces control characters, for which commands have no form, except tabs and line ends.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if report.Hidden(r) && r != '\t' && r != '\n' && r != '\r' {

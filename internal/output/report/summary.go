@@ -19,7 +19,7 @@ import (
 type Detail uint8
 
 const (
-	// Brief has a line for each step that had an effect.
+	// Brief has a line for each step, except those of later rounds that changed nothing.
 	Brief Detail = iota
 	// Values has below it a line for each expression with its result and the first values
 	// that it read.
@@ -29,7 +29,7 @@ const (
 )
 
 // Summary describes what happened to one object: a line with the outcome, and the steps. The
-// values that expressions read are known only if the policies were traced.
+// values that expressions read are known only if the policies are observed.
 func Summary(name string, d *engine.Decision, keys func(*unstructured.Unstructured) Keys, detail Detail) string {
 	var lines []string
 	var met, changed actors

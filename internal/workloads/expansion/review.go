@@ -31,7 +31,7 @@ const (
 	reviewTime    = 2 * time.Second
 	reviewObjects = 20
 	reviewBytes   = 4 << 20
-	// maxWarnings bounds the warnings of a review; an API server passes on 4096 bytes of them.
+	// maxWarnings bounds the warnings of a review; an API server passes on at most 4096 bytes.
 	maxWarnings = 20
 )
 
