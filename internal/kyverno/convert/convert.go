@@ -22,7 +22,7 @@ type Verdict string
 const (
 	Exact   Verdict = "exact"
 	Order   Verdict = "order"   // exact except for the order of a list with a key
-	Better  Verdict = "better"  // Kyverno fails in a case in which the policy does what is meant
+	Better  Verdict = "better"  // Kyverno is wrong in a case in which the policy does what is meant
 	Differs Verdict = "differs" // the policy differs in a case that a reason names
 	Needs   Verdict = "needs"   // the rule needs something that no policy has
 	Refused Verdict = "refused"
@@ -43,7 +43,7 @@ type Rule struct {
 	// Reorders: the order of a list with a key may differ, whatever the Verdict is.
 	Reorders bool `json:"-"`
 
-	effects []effect // one for each of Reasons
+	effects []effect // what the Reasons announce, one or several for each
 	writes  []string // the fields that the rule writes
 }
 
@@ -399,7 +399,7 @@ func (c *compiled) rewrites(cond expr) string {
 		for _, f := range writtenField.FindAllStringSubmatchIndex(m.expr.Text, -1) {
 			name, value := m.expr.Text[f[2]:f[3]], m.expr.Text[f[1]:]
 			if strings.HasPrefix(value, `{"`) && readsKeys(cond.Text, name) {
-				continue // readsKeys has compared the keys that it writes
+				continue // the loop compares the keys in the map one by one
 			}
 			if name != "name" && !strings.HasPrefix(value, "Object") && regexp.MustCompile(`(\.\??|")`+regexp.QuoteMeta(name)+`\b`).MatchString(cond.Text) {
 				return name

@@ -160,7 +160,7 @@ func (o *ops) patch(s *scope, op operation, at path, ptr pointer, steps []string
 			if n, err := strconv.Atoi(steps[i+1]); steps[i+1] == "-" || err == nil {
 				empty = "[]"
 				if n < 0 && i+1 < len(steps)-1 {
-					continue // "last" has created the list
+					continue // the method last creates the list, in the next iteration
 				}
 			}
 			o.ensure(at, ptr, empty)

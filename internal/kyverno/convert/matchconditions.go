@@ -220,8 +220,8 @@ func (m *matcher) operation(ops []string) expr {
 	return in(atom("request.operation", "string"), strs(wanted))
 }
 
-// name returns the object's name as Kyverno compares it. An object with generateName has no name
-// yet.
+// name returns the object's name as Kyverno compares it: generateName for an object that has no
+// name yet.
 func (m *matcher) name() expr {
 	e := member(member(object, "metadata", false), "name", true)
 	e = call(e, "or", "", member(member(object, "metadata", false), "generateName", true))
