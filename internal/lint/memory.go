@@ -58,7 +58,7 @@ func (m *Memory) mark(ctx context.Context, r *Result, sources []Source, opts Opt
 	now := map[string]tried{}
 	defer func() {
 		if ctx.Err() != nil {
-			maps.Copy(m.fixes, now) // even after an error, the next run reuses these
+			maps.Copy(m.fixes, now) // after an interruption, the next run reuses them
 			return
 		}
 		m.fixes = now

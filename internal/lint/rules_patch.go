@@ -22,7 +22,7 @@ func (p *pass) inStringMap(steps path) int {
 		if i == 1 && steps[0] == "metadata" {
 			return i
 		}
-		// What has such a name may be a list, as the limits of a LimitRange are.
+		// A field of such a name may be a list, as the limits of a LimitRange are.
 		at := inObject(steps[:i+1])
 		if is := p.set.presentIn(p.subject, at); (is == mayBeMissing || is == always) && p.set.presentIn(p.subject, at.with("key")) == mapKey {
 			return i
@@ -257,8 +257,7 @@ func missingParent(p *pass) {
 	}
 }
 
-// replacedMap finds operations that put a map in the place of one whose keys anybody may have
-// chosen, such as all labels.
+// replacedMap finds operations that replace a map with arbitrary keys, such as all labels.
 func replacedMap(p *pass) {
 	asked := facts{}
 	for _, e := range p.subject.ofPart(api.MatchConditions) {

@@ -445,8 +445,8 @@ func selectors(p *pass) {
 	}
 }
 
-// namespaced reports whether rules let in nothing but requests of namespaces, and for Namespaces.
-// A namespaceSelector leaves out no others (spec §2.5).
+// namespaced reports whether rules match only requests in namespaces and requests for Namespaces.
+// A namespaceSelector excludes no other requests (spec §2.5).
 func (s *set) namespaced(rules []admissionregistrationv1.NamedRuleWithOperations) bool {
 	if len(rules) == 0 {
 		return false
@@ -479,8 +479,7 @@ func (s *set) namespaced(rules []admissionregistrationv1.NamedRuleWithOperations
 	return true
 }
 
-// contradiction returns a key of which a selector wants what no label is, empty if there
-// is none.
+// contradiction returns a key for which no label can satisfy a selector, "" if there is none.
 func contradiction(s *metav1.LabelSelector) string {
 	all := api.Requirements(s)
 	var keys []string
