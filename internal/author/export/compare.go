@@ -43,7 +43,7 @@ type Comparison struct {
 	First string
 }
 
-// Compare compares all policies that have manifests with these. An error is that of ctx, or
+// Compare compares the original policies of all with their manifests. An error is that of ctx, or
 // the reason why nothing could be compared.
 func (w *World) Compare(ctx context.Context, all ...*Policy) (*Comparison, error) {
 	var before, after []*unstructured.Unstructured

@@ -159,7 +159,7 @@ func (p *Policy) rollouts() {
 	}
 }
 
-// exceptions refuses a policy from which exceptions hold, or will.
+// exceptions refuses a policy to which exceptions apply, now or later.
 func (p *Policy) exceptions(list []policyset.Exception, now time.Time) {
 	for _, x := range list {
 		if x.Unapplied == "" && !x.Ended(now) && slices.Contains(x.Object().Spec.Policies, p.Name) && !slices.Contains(x.Native, p.Name) {

@@ -61,7 +61,7 @@ func isMutator(policy string) bool {
 	return ok && slices.Contains(legacy.Kinds(), legacy.Kind(kind))
 }
 
-// applied returns why mapd does not apply an exception.
+// applied returns an error with the reason why mapd does not apply an exception.
 func (x *Exceptions) applied(u *unstructured.Unstructured, inCluster bool) error {
 	text, err := api.JSON(u)
 	if err != nil {
@@ -84,8 +84,8 @@ func (x *Exceptions) applied(u *unstructured.Unstructured, inCluster bool) error
 const exceptionsFile = "policyexceptions.yaml"
 
 // Move writes the exceptions for the policies of units into a file of the report. An exception
-// still names its mutators, because they run until they are deleted. If policies cannot be excepted in
-// the same way as their mutators, Move adds a note, and the report is not OK.
+// still names its mutators, because they run until they are deleted. If policies cannot be
+// excepted in the same way as their mutators, Move adds a note, and the report is not OK.
 func (x *Exceptions) Move(r *Report, units []translate.Unit, o translate.Options) {
 	r.Notes = append(r.Notes, x.notes...)
 	var written []*unstructured.Unstructured

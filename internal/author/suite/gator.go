@@ -64,9 +64,9 @@ func isGator(path string) bool {
 	return err == nil && bytes.Contains(text, []byte(gatorVersion)) && gatorHead.Match(text)
 }
 
-// readGator reads a suite of gator. All its cases are skipped. A test whose template is a mutator
-// or a policy that mapd runs is an error, because gator would refuse it and its author should
-// know.
+// readGator reads a suite of gator. All its cases are skipped. A test whose template or constraint
+// is a mutator or a policy that mapd runs is an error, because gator would refuse it and its
+// author should know.
 func readGator(file string, d *mapd.Document) (*Suite, []error) {
 	var g gatorSuite
 	dec := &decoder{doc: d}
