@@ -98,8 +98,8 @@ type lined struct {
 // byteRange is a part of the text.
 type byteRange struct{ from, to int }
 
-// span returns the lines from first (1-based) to end, without trailing blank lines and without
-// trailing comments that are not deeper than column, because these belong to what follows.
+// span returns the lines from first (1-based) up to the one before end, without trailing blank
+// lines and comments that are not deeper than column, because these belong to what follows.
 func (l *lined) span(first, end, column int) byteRange {
 	last := end - 1
 	for ; last > first; last-- {
