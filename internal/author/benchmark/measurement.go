@@ -33,8 +33,8 @@ type Options struct {
 	Concurrency int
 }
 
-// warmUp is the divisor that gives the time before and after the measurement: before it, to fill
-// caches and let the heap grow; after it, to measure parts.
+// warmUp divides the measured time. As much as the quotient is spent before, to fill caches and
+// let the heap grow, and after, to measure the parts.
 const warmUp = 10
 
 // Run measures requests one after the other; there must be at least one. It sets the figures and

@@ -17,8 +17,8 @@ import (
 // maxExpression bounds a JMESPath expression, in bytes.
 const maxExpression = 4 << 10
 
-// value is the CEL equivalent of a JMESPath expression: the path of a value in an object, or else
-// the most specific of the other fields that is set.
+// value is the CEL equivalent of a JMESPath expression: path for a value in an object, images,
+// object or members if one of these is set, and expr otherwise.
 type value struct {
 	path *path
 	expr expr
