@@ -31,7 +31,7 @@ const (
 	// per second: anybody who reaches mapd's port can send tokens.
 	accessRate  = 5
 	accessBurst = 20
-	// accessRateOfAll and its burst are the same for all callers from other machines together.
+	// accessRateOfAll and its burst bound all callers from other machines together.
 	accessRateOfAll  = 50
 	accessBurstOfAll = 200
 	// maxCallers bounds the callers that have their own bucket.
