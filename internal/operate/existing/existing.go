@@ -94,7 +94,7 @@ type State struct {
 	UID             types.UID
 	Reason, Message string
 	// Found is the number of objects that the last audit found. Of these, Written have been
-	// written since, Alone must not be written, and Waiting may be written, now or after the next
+	// written since, Alone are left as they are, and Waiting may be written, now or after the next
 	// audit.
 	Found, Written, Alone, Waiting int
 }
