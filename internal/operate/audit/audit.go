@@ -323,7 +323,7 @@ func (a *audit) judgeAll(ctx context.Context, t *target, total *KindTotal, items
 		parallel.Each(len(items), judge)
 	}
 	if err := ctx.Err(); err != nil {
-		return err // the context may have ended during the evaluation
+		return err // results may be errors of ctx, and must not count
 	}
 	for _, j := range results {
 		if j.exempt {
