@@ -109,8 +109,8 @@ func (r *stepper) trustApplied() {
 }
 
 // makeNext creates the next authority if there is a reason. A rotation that is requested during
-// another one follows that one, so that repeated requests cannot keep the present authority from
-// being replaced before it expires.
+// another one follows that one, so that repeated requests cannot delay the replacement of the
+// present authority until it expires.
 func (r *stepper) makeNext() (err error) {
 	why := r.rotationDue()
 	if why == "" {

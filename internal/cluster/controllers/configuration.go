@@ -209,9 +209,9 @@ func (w *Writer) featureEntries(c *configuration, a asked, base entry) (out []en
 
 // derive sets the desired entries of both configurations, with bundle as their authorities.
 //
-// While replicas are of different releases (alike is false), each group has one entry: an older
-// release may not serve the paths of a group's parts, and all releases serve the path of the
-// whole group.
+// While replicas are of different ReplicaSets (alike is false), they may be of different releases.
+// Then each group has one entry: an older release may not serve the paths of a group's parts, and
+// all releases serve the path of the whole group.
 func (w *Writer) derive(configurations []*configuration, a asked, bundle []byte, alike bool) {
 	if !alike {
 		a.entries = webhookconfig.Undivide(a.entries)

@@ -268,7 +268,7 @@ func (w *Writer) addUp(ctx context.Context, s *store.Snapshot) error {
 	return problem
 }
 
-// old reports whether a time is at least after ago, or cannot be parsed.
+// old reports whether a time is longer ago than after, or cannot be parsed.
 func old(text string, now time.Time, after time.Duration) bool {
 	at, err := time.Parse(time.RFC3339, text)
 	return err != nil || now.Sub(at) > after

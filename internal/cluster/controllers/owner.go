@@ -149,8 +149,8 @@ func (w *Writer) exemptOwnRequests(ctx context.Context) {
 	}
 }
 
-// exempt makes entries exclude a namespace, or requests that match conditions, unless they
-// already exclude one of the two.
+// exempt makes entries exclude a namespace and the requests for which conditions are false. It
+// leaves entries alone that do one of the two already.
 func exempt(entries []entry, namespace string, conditions []admissionregistrationv1.MatchCondition) (_ []entry, changed bool) {
 	entries = slices.Clone(entries)
 	for i, e := range entries {

@@ -328,7 +328,7 @@ func (w *Writer) leaseReference() corev1.ObjectReference {
 }
 
 // replicas reports whether the Service has an endpoint that can answer, and whether all endpoints
-// are replicas of the same release as this one.
+// belong to the ReplicaSet of this replica, see oneTemplate.
 func (t *term) replicas() (ready, alike bool) {
 	if t.endpoints == nil {
 		return true, true

@@ -44,7 +44,7 @@ type state struct {
 	object  *object // nil if decoding has panicked
 	err     error   // why it is not valid
 	by      string  // the user who was allowed to write it
-	refused error   // why it may not be in force
+	refused error   // why it is not known to be allowed
 	missing []string
 	nothing bool // none of the policies exists
 	late    bool // more exceptions than allowed come before it

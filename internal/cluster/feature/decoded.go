@@ -40,9 +40,9 @@ type Decoder[T any] struct {
 	Says func(u *unstructured.Unstructured) string
 }
 
-// Keep is a function for watch.Options: it decodes an object unless old is the same version. It
-// ignores writes to the status, which do not change the generation, because a running Gatekeeper
-// writes statuses all the time.
+// Keep is a function for watch.Options: it decodes an object unless old has the same UID,
+// generation and text of Says. Writes to a status do not change the generation, and a running
+// Gatekeeper makes them all the time.
 func (d Decoder[T]) Keep(u *unstructured.Unstructured, old *Decoded[T]) *Decoded[T] {
 	says := ""
 	if d.Says != nil {

@@ -141,8 +141,8 @@ func (l *Listing) summary() string {
 	return text
 }
 
-// ReadListing decodes the data of a ConfigMap, with the lines under key, as far as the data has
-// the fields of a Listing. If a release without report.json has written it, only the mode is set.
+// ReadListing returns the mode, the lines under key and the problems in the data of a ConfigMap.
+// If a release without report.json has written it, only the mode is set.
 func ReadListing(data map[string]string, key string) Listing {
 	l := Listing{Key: key, Mode: data[KeyMode]}
 	var parts map[string]json.RawMessage

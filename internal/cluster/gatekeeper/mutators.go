@@ -244,7 +244,7 @@ func sameEffect(a, b MutatorState) bool {
 }
 
 // chosenConfig returns the Config of Gatekeeper's namespace, nil if there is none. mapd does not
-// know which namespace that is: it takes the default namespace or, if that has no Config, the
+// know which namespace that is: it takes api.GatekeeperNamespace or, if that has no Config, the
 // first one that has.
 func (g *Feature) chosenConfig() *storedConfig {
 	found := map[string]*storedConfig{}

@@ -287,7 +287,7 @@ func (g *Feature) NativeReported() <-chan struct{} {
 }
 
 // Control implements feature.Controlled: it writes and deletes the policies that replace
-// mutators. If namespace is nil, the policies get no owner.
+// mutators. namespace owns the probe, unless it is nil.
 func (g *Feature) Control(ctx context.Context, namespace *corev1.Namespace) {
 	if g.natives != nil {
 		g.natives.writer.run(ctx, namespace)

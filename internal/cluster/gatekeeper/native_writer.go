@@ -31,7 +31,8 @@ import (
 const nativeManager = "mapd-native"
 
 const (
-	// pace is the minimum time between two rounds, and lookEvery the maximum.
+	// pace is the minimum time between two rounds, and lookEvery how often to look while there is
+	// no state yet.
 	pace      = 50 * time.Millisecond
 	lookEvery = 30 * time.Second
 	// retryFirst and retryMost bound the wait after a policy could not be written.
@@ -78,8 +79,8 @@ func newNativeWriter(n *natives, client dynamic.Interface) *nativeWriter {
 	return &nativeWriter{of: n, log: n.log, client: client, changed: n.follow(), rate: flowcontrol.NewTokenBucketRateLimiter(writeRate, writeRate)}
 }
 
-// run writes until ctx is done. It may be called again afterwards. namespace owns the policies,
-// unless it is nil.
+// run writes until ctx is done. It may be called again afterwards. namespace owns the probe, but
+// not the policies that replace mutators; if it is nil, the probe has no owner.
 func (n *nativeWriter) run(ctx context.Context, namespace *corev1.Namespace) {
 	n.namespace, n.probe, n.logged, n.retry = namespace, probe{}, map[string]string{}, 0
 	for ctx.Err() == nil {

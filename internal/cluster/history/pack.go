@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// maxUnpacked bounds the size of unpacked data, because compressed data can expand without limit.
+// maxUnpacked bounds the size of unpacked data, because gzip data can expand a thousandfold.
 const maxUnpacked = 64 << 20
 
 // Pack returns counts as compressed JSON of at most most bytes, and the number of pairs left out.

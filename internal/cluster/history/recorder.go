@@ -147,7 +147,7 @@ func (l *Recorder) tally() *tally {
 	return t
 }
 
-// steps adds steps of a decision. enforced: the steps had an effect.
+// steps adds the steps of a stage that runs in a mode.
 func (t *tally) steps(l *Recorder, steps []engine.Step, mode api.Mode) {
 	for i := range steps {
 		s := &steps[i]

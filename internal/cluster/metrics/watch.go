@@ -11,7 +11,7 @@ import (
 type WatchState interface {
 	// LastContact returns when the server last answered.
 	LastContact() time.Time
-	// Connected returns, for every watched resource, whether it can be read.
+	// Connected returns, for every watched resource, whether it is being read.
 	Connected() map[string]bool
 }
 

@@ -31,7 +31,7 @@ const (
 	// per second: anybody who reaches mapd's port can send tokens.
 	accessRate  = 5
 	accessBurst = 20
-	// accessRateOfAll and its burst are the same for all callers from other machines together.
+	// accessRateOfAll and its burst bound all callers from other machines together.
 	accessRateOfAll  = 50
 	accessBurstOfAll = 200
 	// maxCallers bounds the callers that have their own bucket.
@@ -75,8 +75,8 @@ func NewAccess(kube kubernetes.Interface) *Access {
 }
 
 // Authorize returns nil if the user with this token may get the path, and otherwise a
-// *webhook.ReviewError: 401 for a token that the API server does not know for mapd's audience,
-// 403 without the right, 429 if this caller sends too many tokens, 503 if the API server does not
+// *webhook.ReviewError: 401 without a token that the API server knows for mapd's audience, 403
+// without the right, 429 if this caller sends too many tokens, 503 if the API server does not
 // answer. It reuses answers of the API server for some seconds.
 func (a *Access) Authorize(ctx context.Context, from netip.Prefix, token, path string) error {
 	now := time.Now()
@@ -107,22 +107,22 @@ func (a *Access) begin(q question, from netip.Prefix, now time.Time) (err error,
 	if was, ok := a.refused[q]; ok && now.Sub(was.at) < accessTTL {
 		return was.err, true
 	}
-	// A cached granted answer needs no rate limit: only a user with the right can send that
-	// token, and other callers from the same address must not block this user.
+	// If the token had the right earlier, there is no rate limit: only a user with the right can
+	// send it, and other callers from the same address must not block this user.
 	if granted || a.admit(from, now) {
 		return nil, false
 	}
 	return refused(http.StatusTooManyRequests, "too many tokens from your address have to be checked; try again in a second"), false
 }
 
-// loopback is the bucket of all loopback addresses.
+// loopback stands for all loopback addresses, which share one bucket.
 var loopback = netip.MustParsePrefix("127.0.0.1/32")
 
 // admit reports whether a caller may make mapd ask the API server. The caller of admit holds
 // a.mu.
 //
 // Commands reach replicas by port-forward, that is from the Pod's loopback address. Callers from
-// other machines cannot use up the share of these.
+// other machines cannot use up what is left for commands.
 func (a *Access) admit(from netip.Prefix, now time.Time) bool {
 	local := from.Addr().IsLoopback()
 	if local {

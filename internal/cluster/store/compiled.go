@@ -49,7 +49,7 @@ func (c *Compiled) ParamKinds() []schema.GroupVersionKind {
 	return paramKinds(map[webhook.ID]*joined{{}: wholeShare(&c.compiler.catalogue)})
 }
 
-// Problems describes the policies and bindings that cannot be used here.
+// Problems returns the policies and bindings that cannot be used here, each with the reason.
 func (c *Compiled) Problems() (out []string) {
 	for _, p := range c.compiler.policies {
 		if len(p.errs) > 0 && !p.pending {

@@ -234,8 +234,7 @@ func (c *compiler) compile(policies map[string]*stored, count *int) map[string]*
 	return changed
 }
 
-// divide computes the webhook entries. Entries whose policies have not changed stay the same
-// pointers.
+// divide computes the webhook entries. While no Reach changes, the entries stay the same pointers.
 func (c *compiler) divide() {
 	reaches := make([]*webhookconfig.Reach, len(c.bindings))
 	for i, b := range c.bindings {

@@ -456,8 +456,7 @@ func (s *schemas) build() {
 		case g.foreign || !s.custom[gv]:
 			others = append(others, g)
 		}
-		// The continue skips group-versions whose definition is gone, but which discovery still
-		// lists.
+		// Otherwise the definition of the group-version is gone, but discovery still lists it.
 	}
 	for _, name := range slices.Sorted(maps.Keys(defined)) {
 		sources = append(sources, defined[name])

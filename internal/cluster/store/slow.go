@@ -95,7 +95,7 @@ func (s *slow) compileAll(policies map[string]*stored, deps policy.Deps) map[str
 		names = append(names, name)
 	}
 	slices.SortFunc(names, func(a, b string) int { return len(policies[a].text) - len(policies[b].text) })
-	patience := s.patience // for all policies together
+	patience := s.patience // for each policy; shorter after one has exceeded it
 	full := false
 	parallel.Each(len(names), func(i int) {
 		mu.Lock()
@@ -135,7 +135,7 @@ func (s *slow) start(name string, of *stored, deps policy.Deps, patience time.Du
 	defer stop()
 	err := s.running.Do(wait, name, func() {
 		j.result.Store(s.compile(j.ctx, name, of.text, deps))
-		j.cancel() // the job then calls changed, since nobody waits
+		j.cancel() // calls changed if nobody waits any more, see compileAll
 	})
 	if busy := (*detach.BusyError)(nil); errors.As(err, &busy) {
 		j.cancel() // the job was not started

@@ -287,7 +287,8 @@ type warningsVersion struct {
 	stale  bool
 }
 
-// expire invalidates the present warnings, now or after warnInterval, and then calls again.
+// expire invalidates the present warnings. If warnInterval is not over, they stay valid for the
+// rest of it, and again is called at its end.
 func (v *warningsVersion) expire(again func()) {
 	v.stale = true
 	if wait := time.Until(v.due); wait > 0 {

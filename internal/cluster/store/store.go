@@ -104,8 +104,8 @@ type Store struct {
 // objects count as deleted.
 const goneAfter = 3 * time.Second
 
-// longestRequest is longer than any request takes. Until then, a request that began before a
-// publication may still count for policies that are gone.
+// longestRequest is longer than any request takes. For that long after a publication, a request
+// that began before it may still count for policies that are gone.
 const longestRequest = time.Minute
 
 // New returns a Store. It is empty until Run has read the cluster.

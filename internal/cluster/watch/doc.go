@@ -5,6 +5,6 @@
 // failure once for as long as it stays the same. A Mirror can follow a kind that the server may
 // or may not serve: it reads while the server serves the kind, and is empty otherwise.
 //
-// Health reports which resources a replica cannot read when it has lost the API server. Signal
+// Health reports whether the API server answers, and which resources are not being read. Signal
 // and Listeners notify other goroutines of changes. Start reading at Mirror.
 package watch

@@ -28,8 +28,8 @@ type Client struct {
 	Health *Health
 }
 
-// Health reports whether the API server answers, and which resources cannot be read. It is safe
-// for concurrent use.
+// Health reports whether the API server answers, and which resources are not being read. It is
+// safe for concurrent use.
 type Health struct {
 	answered atomic.Int64 // time of the server's last answer, in Unix nanoseconds
 
@@ -41,7 +41,7 @@ type Health struct {
 type followed struct {
 	health   *Health
 	resource string
-	unread   time.Time // since when it cannot be read; zero: it can
+	unread   time.Time // since when it is not being read; zero: it is
 	err      error     // the first error since then; nil: there was none
 }
 
@@ -75,7 +75,7 @@ func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 // LastContact returns when the server last answered.
 func (h *Health) LastContact() time.Time { return time.Unix(0, h.answered.Load()) }
 
-// Connected returns, for every followed resource, whether all its parts can be read.
+// Connected returns, for every followed resource, whether all its parts are being read.
 func (h *Health) Connected() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,8 +87,8 @@ func (h *Health) Connected() map[string]bool {
 	return out
 }
 
-// Check returns an error that says since when the server has not answered, and since when which
-// resources cannot be read; nil if there is no such problem.
+// Check returns an error that says since when the server has not answered, and which resources
+// are not being read since when; nil if there is no such problem.
 func (h *Health) Check() error {
 	var lines []string
 	if last := h.LastContact(); time.Since(last) >= silence {
@@ -112,8 +112,8 @@ func (h *Health) Check() error {
 	return fmt.Errorf("%s", strings.Join(lines, "\n"))
 }
 
-// unread returns copies of the parts that cannot be read, sorted by resource; of each resource
-// the one with the longest failure.
+// unread returns copies of the parts that are not being read, sorted by resource; of each resource
+// the one that has not been read for the longest time.
 func (h *Health) unread() []followed {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -159,8 +159,8 @@ func (m *Mirror[T]) SetServed(served bool) {
 
 // Note records the outcome of a request. Run calls it.
 func (m *Mirror[T]) Note(err error) {
-	// A server serves a new kind about a second after discovery lists it, so a NotFound is no
-	// failure of Kinds.
+	// A server serves a new kind about a second after discovery lists it, so for Kinds a NotFound
+	// is not logged.
 	if !apierrors.IsNotFound(err) || len(m.o.Kinds) == 0 {
 		m.logOutcome(err)
 	}

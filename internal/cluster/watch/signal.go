@@ -47,8 +47,8 @@ func (s Signal) Wait(ctx context.Context) bool {
 // no more than 250 ms. It returns false if ctx ends before.
 func (s Signal) WaitQuiet(ctx context.Context) bool { return s.Wait(ctx) && s.drain(ctx, quiet) }
 
-// WaitQuietSince is WaitQuiet for a caller that processed the last change at last. If that is at
-// least 250 ms ago, 3 ms without a notification are enough.
+// WaitQuietSince is WaitQuiet for a caller that processed the previous change at the time last. If
+// that is at least 250 ms ago, 3 ms without a notification are enough.
 func (s Signal) WaitQuietSince(ctx context.Context, last time.Time) bool {
 	if !s.Wait(ctx) {
 		return false

@@ -78,8 +78,7 @@ var (
 	}}
 )
 
-// textOf returns a policy or a binding as JSON, without its status and the metadata that servers
-// and clients add.
+// textOf returns a policy or a binding as JSON, with nothing but its kind, name and spec.
 func textOf(u *unstructured.Unstructured) ([]byte, error) {
 	return api.JSON(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": map[string]any{"name": u.GetName()}, "spec": u.Object["spec"],

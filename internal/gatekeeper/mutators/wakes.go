@@ -2,8 +2,8 @@ package mutators
 
 import "github.com/mapd-project/mapd/pkg/legacy"
 
-// manyWakes bounds the candidates for one mutator: with more, the mutator wakes all others
-// without a check, since checking each pair of ten thousand mutators would take seconds.
+// manyWakes is the number of candidates from which on a mutator wakes all others without a check:
+// checking each pair of ten thousand mutators would take seconds.
 const manyWakes = 256
 
 // wakes returns, for each mutator, the indices of those that have to run again after it changed
@@ -106,9 +106,9 @@ func (t *branch) insert(m *legacy.Mutator, i int) {
 
 // near passes to add the mutators that may notice a change by a, and some that do not: those
 // whose location is a prefix of a's or continues it; those with a path test on the part that they
-// share with a's location, or that select from the same list by another key, because a may add an
-// element or change its key; and those that see a list where a sees an object, or the reverse. It
-// stops when add returns false.
+// share with a's location; those that select elements of the same list, if a may add an element or
+// change their key; and those that see a list where a sees an object, or the reverse. It stops
+// when add returns false.
 func (t *branch) near(a *legacy.Mutator, add func([]int) bool) bool {
 	for depth, n := range a.Location {
 		if n.List && len(t.fields) > 0 {

@@ -57,7 +57,7 @@ func (n *translation) write(u *Unit) {
 }
 
 // layOut formats expressions as "mapd fmt" does. Runtime does not call it, because nobody reads
-// its policies, and the browser build leaves it out.
+// its policies. So programs without Native, such as the one for the browser, lack the formatter.
 func layOut(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) {
 	format := func(expression *string) {
 		if text, err := layout.Format(*expression); err == nil {

@@ -106,7 +106,7 @@ func escapesFor(values map[string]string) [][2]string {
 			}
 		}
 		if key == "." || strings.HasPrefix(key, "..") {
-			chars['.'] = true // "." and ".." are not valid keys
+			chars['.'] = true // not valid keys of a ConfigMap
 		}
 	}
 	out := [][2]string{{"_", "_5f"}}

@@ -68,8 +68,8 @@ func (w *walk) change(e expr, p pointer) choice {
 	case w.m.Image != nil:
 		c := operations(operation("replace", p, w.image(&e)))
 		if i := w.m.Image; i.Domain != "" && i.Path != "" && i.Tag != "" {
-			// The parts that the mutator does not set come from the old image, which has to be a
-			// string.
+			// If the mutator sets fewer parts, the expression reads the old image, and so fails by
+			// itself if that is no string.
 			return w.expect(d, e, "string", "a string", c)
 		}
 		return c

@@ -29,7 +29,7 @@ type Options struct {
 	Local map[string]string
 	// Credentials is a Docker config.json with the users of registries; empty: none.
 	Credentials string
-	// Insecure are registries, as host:port, from which modules may be fetched over http.
+	// Insecure are registries, as host:port, from which modules are fetched over http.
 	Insecure []string
 	// Sources are the hosts, as host or host:port, from which modules may be fetched. If it is
 	// empty, all hosts with public addresses are allowed. A host of Sources or Insecure may have

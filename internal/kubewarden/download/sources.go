@@ -25,7 +25,7 @@ import (
 // a proxy only the addresses in URLs are checked.
 type sources struct {
 	listed   []string // host or host:port; empty: all hosts
-	insecure []string // hosts that may have any address; they are no list that excludes others
+	insecure []string // allowed with any address; unlike listed, it excludes no other host
 	proxy    func(*url.URL) (*url.URL, error)
 }
 

@@ -82,7 +82,7 @@ func (g *guest) ask(ctx context.Context, in policy.Input) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := account.Charge(int64(2 * len(question))); err != nil { // for the question, and for the payload it was made from
+	if err := account.Charge(int64(2 * len(question))); err != nil { // for the question, and for the buffers that it has outgrown
 		return nil, err
 	}
 	limited, cancel := context.WithTimeout(ctx, g.policy.Timeout)

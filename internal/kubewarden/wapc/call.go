@@ -91,7 +91,7 @@ func invoke(ctx context.Context, f api.Function, params ...uint64) (results []ui
 	return f.Call(ctx, params...)
 }
 
-// take returns an unused instance: one that fill has made, or a new one.
+// take returns an unused instance: one made in advance, or a new one.
 func (m *Module) take(ctx context.Context, host Host) (*instance, error) {
 	select {
 	case i := <-m.ahead:

@@ -147,7 +147,7 @@ func (f *function) read(b *bounds) {
 	}
 }
 
-// blockType reads the type of a block. It counts the values of the block, because the compiler
+// blockType reads the type of a block. It bounds the values of the block, because the compiler
 // passes each of them through each branch.
 func (f *function) blockType(b *bounds) {
 	at := f.at

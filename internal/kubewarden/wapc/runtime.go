@@ -153,8 +153,8 @@ func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(form
 
 // Compile prepares a module for calls: it checks the bytes, compiles them and makes a first
 // instance. The name is used in messages only. A *Refusal says that the module can never run. If
-// ctx is done earlier, Compile returns, but the compiler runs to its end, which the bounds of the
-// module keep close; until then nothing else is compiled.
+// ctx is done earlier, Compile returns, but the compiler continues. It ends soon, because the
+// module is bounded; until then nothing else is compiled.
 func (r *Runtime) Compile(ctx context.Context, name string, wasm []byte) (*Module, error) {
 	m, err := r.inspect(name, wasm)
 	if err != nil {
@@ -314,7 +314,7 @@ func (m *Module) runnable() error {
 		}
 		return refuse("the module does not export %s, which a policy of execution mode %s needs%s", entry, m.mode, text)
 	}
-	if int(index) < len(m.binary.importedTypes) { // it would need a memory of the importing module
+	if int(index) < len(m.binary.importedTypes) { // it would look for the memory of its own module, the host's
 		return refuse("%s is a function of the host", entry)
 	}
 	if s, _ := m.binary.signatureOf(index); s != want {

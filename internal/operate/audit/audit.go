@@ -115,7 +115,7 @@ func (o *Options) targets() (out []target, notes []string) {
 	events := byName[schema.GroupResource{Group: "events.k8s.io", Resource: "events"}] != nil
 	for _, gr := range names {
 		if events && gr == (schema.GroupResource{Resource: "events"}) {
-			continue // another version of the same objects
+			continue // events.k8s.io has the same objects
 		}
 		versions := byName[gr]
 		slices.SortStableFunc(versions, func(a, b Resource) int {
@@ -203,7 +203,7 @@ func (c *Cluster) Find(kind string) (Resource, error) {
 	return Resource{}, err
 }
 
-// Created reads an object, and removes what the server has added at its creation.
+// Created reads an object, and returns it without what the server has added at its creation.
 func (c *Cluster) Created(ctx context.Context, r Resource, namespace, name string) (*unstructured.Unstructured, error) {
 	u, err := c.of(r, namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -323,7 +323,7 @@ func (a *audit) judgeAll(ctx context.Context, t *target, total *KindTotal, items
 		parallel.Each(len(items), judge)
 	}
 	if err := ctx.Err(); err != nil {
-		return err // the context may have ended during the evaluation
+		return err // results may be errors of ctx, and must not count
 	}
 	for _, j := range results {
 		if j.exempt {

@@ -33,8 +33,9 @@ type Cluster struct {
 	client rest.Interface
 }
 
-// Installation returns the namespace that mapd is installed in, as its configuration for validation
-// says; "" where it has no exceptions, or that cannot be read.
+// Installation returns the namespace in which mapd is installed, according to mapd's
+// ValidatingWebhookConfiguration; "" if the cluster does not serve PolicyExceptions, or if the
+// configuration cannot be read.
 func (c *Cluster) Installation(ctx context.Context) string {
 	if _, ok := c.Serves(api.ExceptionGroup, api.ExceptionKind, api.ExceptionVersion); !ok {
 		return ""

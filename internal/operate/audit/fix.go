@@ -55,7 +55,8 @@ type Fixer struct {
 	Confirm func(*Result) (bool, error)
 	// Before is called before each write, with what undoes it; an error prevents the write. It is
 	// called again after the write if the API server has stored something else than its answer to
-	// the dry run. Refused is called if the API server then wrote nothing. Both may be nil.
+	// the dry run. It must not be nil unless DryRun is set. Refused is called if the API server
+	// then wrote nothing; it may be nil.
 	Before  func(*Undo) error
 	Refused func() error
 }
@@ -365,8 +366,8 @@ type patch struct {
 	body []byte
 }
 
-// writes returns the possible writes that turn was into want. The last one is used; those before
-// it are tried first.
+// writes returns writes that turn was into want. Only the last one is made; those before it are
+// sent as dry runs only.
 func (f *Fixer) writes(was, want *unstructured.Unstructured) ([]patch, error) {
 	before, after := stable(was), stable(want)
 	mine, other := ownFields(was)

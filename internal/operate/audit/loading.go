@@ -428,7 +428,7 @@ func (b *setBuilder) params(ctx context.Context, docs []*manifest.Document) (out
 	return out, nil
 }
 
-// paramQuery returns a query for the parameters that a binding selects; false if it has no
+// paramQuery returns a query for the parameters that a binding selects; false if it has no valid
 // paramRef. It restricts the namespace only if the binding names one.
 func paramQuery(binding *unstructured.Unstructured) (q query, ok bool) {
 	ref, ok, _ := unstructured.NestedMap(binding.Object, "spec", "paramRef")

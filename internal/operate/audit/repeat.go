@@ -63,8 +63,8 @@ type Finished struct {
 }
 
 const (
-	// repeatDelay is the minimum wait before the first audit. A random time of up to twice as
-	// much is added, because the Lease moves every few seconds while a Deployment rolls out.
+	// repeatDelay is the minimum wait before the first audit, and a random time of up to twice as
+	// much is added: while a Deployment rolls out, the Lease has a new holder every few seconds.
 	repeatDelay = 10 * time.Second
 	// repeatRetry is the first wait after a failed audit.
 	repeatRetry = time.Minute

@@ -46,7 +46,7 @@ func union(a, b map[string]any) map[string]any {
 		x, ok := a[key].(map[string]any)
 		y, isSet := v.(map[string]any)
 		switch {
-		case !isSet || ok && len(x) == 0: // x is not a set of fields, or includes all of y
+		case !isSet || ok && len(x) == 0: // v is not a set of fields, or a has all of key already
 		case ok && len(y) > 0:
 			a[key] = union(x, y)
 		default:

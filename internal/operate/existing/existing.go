@@ -94,7 +94,7 @@ type State struct {
 	UID             types.UID
 	Reason, Message string
 	// Found is the number of objects that the last audit found. Of these, Written have been
-	// written since, Alone must not be written, and Waiting may be written, now or after the next
+	// written since, Alone are left as they are, and Waiting may be written, now or after the next
 	// audit.
 	Found, Written, Alone, Waiting int
 }
@@ -300,7 +300,7 @@ func (k *Keeper) Fix(ctx context.Context, until time.Time) {
 		k.queue, k.templates = nil, nil // the next audit finds what still waits
 		k.publish(true)
 	}
-	// Somebody may lift a stop before the next audit, so the loop continues with an empty queue.
+	// Somebody may lift a stop before the next audit, and the states have to show that.
 	for ctx.Err() == nil && time.Now().Before(until) && len(k.bindings) > 0 {
 		k.refresh()
 		k.publish(true)
@@ -597,7 +597,7 @@ func (t *turn) one(ctx context.Context, c *candidate) error {
 		t.why = ofOthers
 	default:
 		t.why = ofFailure
-		t.next = t.began.Add(t.interval()) // even if the server refuses every write
+		t.next = t.began.Add(t.interval()) // so that refused writes do not follow each other faster than others
 		t.checkRights(ctx, c.bindings, &of)
 	}
 	t.leave(c.bindings, t.why)

@@ -290,9 +290,9 @@ func countsOf(kinds []kept, n []int) string {
 	return strings.Join(counts, "")
 }
 
-// retire removes the condition Ready from the policies and bindings that are kept, and Active
-// from the exceptions, because they have no effect without mapd, and nobody else would update
-// their status.
+// retire sets the condition Ready of the policies and bindings that are kept, and Active of the
+// exceptions, to False: they have no effect without mapd, and nobody else would update their
+// status.
 func (u *uninstall) retire(ctx context.Context) error {
 	all, _, err := u.objectsKept(ctx)
 	if err != nil {

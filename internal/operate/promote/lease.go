@@ -21,7 +21,7 @@ const patience = 5 * election.Duration
 // Alone calls work while no other Promoter works on the cluster. It cancels the context of work
 // when that is not certain any more.
 func (p *Promoter) Alone(ctx context.Context, namespace string, work func(context.Context) error) error {
-	// If the lease cannot be written at all, that is reported at once instead of retried.
+	// If the lease cannot even be read, that is reported at once instead of retried.
 	if _, err := p.Kubernetes.CoordinationV1().Leases(namespace).Get(ctx, leaseName, metav1.GetOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
