@@ -196,8 +196,8 @@ release: $(SITE) ## archives, images, chart, bills of materials, provenance and 
 	rm -rf dist
 	$(GO) run ./hack/release -version "$(VERSION)" -out dist $(if $(KEY),-key "$(KEY)")
 
-release-check: ## hold the release in dist, signed by the key of PUB=FILE, against cosign, skopeo, a registry, Helm, docker, podman and krew, those that are there
-	@./hack/release-check.sh dist "$(PUB)"
+release-check: ## hold the release in dist, signed by the key of PUB=FILE, against cosign, skopeo, a registry, Helm, docker, podman and krew, those that are there; with STRICT=1 all have to be
+	@STRICT="$(STRICT)" ./hack/release-check.sh dist "$(PUB)"
 
 kind: ## a kind cluster with mapd in it, the examples, and the tests of test/e2e against it
 	@./hack/kind.sh

@@ -75,7 +75,7 @@ var groups = []layer{
 	{"internal/kubewarden", []string{"internal/atomicfile", "internal/detach", "internal/httpsclient", "internal/words"}},
 	{"internal/externaldata", []string{"internal/httpsclient", "internal/words"}},
 	{"internal/workloads", []string{"internal/apiserver", "internal/document", "internal/policyset", "internal/words"}},
-	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/kyverno", "internal/policyset"}},
+	{"internal/lint", []string{"internal/apiserver", "internal/document", "internal/kyverno", "internal/policyset", "internal/words"}},
 	{"internal/author", []string{
 		"internal/apiserver", "internal/atomicfile", "internal/celgen", "internal/document", "internal/externaldata", "internal/gatekeeper", "internal/kyverno", "internal/lint", "internal/output", "internal/parallel",
 		"internal/policyset", "internal/words", "pkg/mapd",

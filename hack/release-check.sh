@@ -2,7 +2,7 @@
 # hack/release-check.sh DIR PUB: hold the release in DIR, signed by the key whose public half is
 # the file PUB, against the programs that take it: what docs/operate/verify.md says, word by word,
 # with openssl, cosign, skopeo and oras; Helm on a registry; docker, podman and krew. Of what is
-# not in PATH it says "not there". RUN="docker" runs the images with docker only, and loads them
+# not in PATH it says "not there", and with STRICT=1 it fails then. RUN="docker" runs the images with docker only, and loads them
 # with podman. The registry is docker-registry (Debian) or registry
 # (github.com/distribution/distribution), on localhost.
 set -euo pipefail
@@ -26,6 +26,7 @@ there() {
 		! type -P "$program" || return 0
 	done >/dev/null
 	echo "not there: $*"
+	[ "${STRICT:-}" != 1 ] || exit 1
 	return 1
 }
 
@@ -77,7 +78,7 @@ fi
 # Each image is loaded, and says what it is.
 for program in podman docker; do
 	there $program || continue
-	"$program" info >/dev/null 2>&1 || { echo "does not run: $program"; continue; }
+	"$program" info >/dev/null 2>&1 || { echo "does not run: $program"; [ "${STRICT:-}" != 1 ] || exit 1; continue; }
 	for kind in "" -fips; do
 		"$program" load --input "mapd_${version}_image$kind.tar"
 		image=ghcr.io/mapd-project/mapd:$version$kind

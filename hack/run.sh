@@ -33,4 +33,11 @@ done
 echo "mapd serve answers at $url with the policies of examples/"
 echo "sending examples/sidecar-jsonpatch/objects.yaml:"
 echo
-"$mapd" send --server "$url" --ca-file "$ca" -f examples/sidecar-jsonpatch/objects.yaml
+code=0
+"$mapd" send --server "$url" --ca-file "$ca" -f examples/sidecar-jsonpatch/objects.yaml >"$dir/diff" || code=$?
+cat "$dir/diff"
+[ "$code" -eq 0 ] || exit "$code"
+if ! grep -q 'spec\.initContainers.*mesh-proxy' "$dir/diff"; then
+	echo "mapd send shows no mesh-proxy in spec.initContainers" >&2
+	exit 1
+fi

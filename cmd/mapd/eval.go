@@ -379,6 +379,11 @@ func newEvaluation(ctx context.Context, s streams, f *evalFlags, brief bool) (*e
 	if err != nil {
 		return nil, &codedError{exitUsage, err}
 	}
+	for _, path := range f.files {
+		if err := manifest.Unfit(path); err != nil {
+			return nil, &codedError{exitUsage, err}
+		}
+	}
 	texts, more, err := readFiles(f.policies, f.recursive, s.in)
 	for what, n := range more {
 		skipped[what] += n

@@ -197,7 +197,8 @@ func start(ts *testscript.TestScript, args []string) {
 // parallel.
 var running sync.Map
 
-// stopServer ends the server with SIGTERM and leaves its log in the file "log".
+// stopServer ends the server with SIGTERM and leaves its log in the file "log". With "!" it
+// has to end with an error.
 func stopServer(ts *testscript.TestScript, neg bool, args []string) {
 	v, ok := running.Load(ts.Getenv("WORK"))
 	if !ok {
@@ -210,6 +211,9 @@ func stopServer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("log"), []byte(s.log.String()), 0o644))
 	if err != nil && !neg {
 		ts.Fatalf("the server ended with %v:\n%s", err, s.log)
+	}
+	if err == nil && neg {
+		ts.Fatalf("the server ended without an error:\n%s", s.log)
 	}
 }
 

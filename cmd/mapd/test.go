@@ -55,11 +55,13 @@ suite, a directory with one, or DIR/... for all suites below a directory; the
 default is the current directory. Directories named testdata, vendor or
 node_modules, and those that begin with a dot or an underscore, are left out.
 
+--orders goes with neither --update nor coverage.
+
 docs/author/test.md describes the format; docs/mapd-test.schema.json is its JSON schema,
 for editors.
 
 Exit codes:
-  0  all cases passed
+  0  all cases passed, or --update wrote what those that failed should expect
   1  a case failed, or --orders found something
   2  wrong usage, or a suite that cannot be read
   3  a policy does not compile or validate`

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/mapd-project/mapd/internal/document/manifest"
+	"github.com/mapd-project/mapd/internal/words"
 	"github.com/mapd-project/mapd/pkg/api"
 	"github.com/mapd-project/mapd/pkg/binding"
 	"github.com/mapd-project/mapd/pkg/cel/syntax"
@@ -433,7 +434,7 @@ func selectors(p *pass) {
 				return
 			}
 		}
-		d.field(doc, path, "the selector selects none of the %d Namespaces among the files", len(p.set.namespaces)).Severity = Info
+		d.field(doc, path, "of %s among the files the selector selects none", words.Count(len(p.set.namespaces), "Namespace", "Namespaces")).Severity = Info
 	}
 	one(p, "spec.matchConstraints.namespaceSelector", m.NamespaceSelector, nil, true)
 	one(p, "spec.matchConstraints.objectSelector", m.ObjectSelector, nil, false)

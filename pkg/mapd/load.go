@@ -217,7 +217,7 @@ func load(ctx context.Context, opts Options, files []File) (*Policies, error) {
 		w = opts.Like.warned.again()
 	}
 	return &Policies{
-		warned: w, exempt: &exempt{names: map[string]bool{}},
+		warned: w, exempt: &exempt{own: cmp.Or(opts.Installation, api.Installation), names: map[string]bool{}},
 		loaded: l, engine: e, explainer: explain.New(e, l.Types), compiled: made + l.Compiled,
 		namespace: cmp.Or(opts.Namespace, DefaultNamespace), unbound: opts.Unbound, env: env,
 	}, nil

@@ -209,6 +209,7 @@ func (w *warned) of(policies []*policy.Policy, types *openapi.Types) [][]policy.
 // exempt has the namespaces that mapd's webhook does not reach in a cluster, but in which
 // policies changed objects here.
 type exempt struct {
+	own   string // mapd's namespace
 	mu    sync.Mutex
 	names map[string]bool
 }
@@ -216,7 +217,7 @@ type exempt struct {
 // look records the namespace of a request if a policy changed an object there that mapd's
 // webhook would not receive.
 func (e *exempt) look(native map[string]bool, req *policy.Request, d *engine.Decision) {
-	if !d.Changed || !slices.Contains(api.ExemptNamespaces(), req.Namespace) {
+	if !d.Changed || req.Namespace != e.own && !slices.Contains(api.ExemptNamespaces(), req.Namespace) {
 		return
 	}
 	for i := range d.Steps {
@@ -273,7 +274,12 @@ func (p *Policies) Assumed() []Note {
 	if p.loaded.AuthorizerAsked() && !p.loaded.HasRBAC {
 		notes = append(notes, note(NoRBAC, nil, "no RBAC objects given: every check of a policy's authorizer was answered with no opinion"))
 	}
-	if names := p.exempt.namespaces(); len(names) > 0 {
+	names := p.exempt.namespaces()
+	if i := slices.Index(names, p.exempt.own); i >= 0 {
+		notes = append(notes, note(Other, names[i:i+1], "in a cluster mapd leaves objects in %s, its own namespace, as they are; an API server's own policies run there", names[i]))
+		names = slices.Concat(names[:i], names[i+1:])
+	}
+	if len(names) > 0 {
 		notes = append(notes, note(Other, names, "in a cluster mapd leaves objects in %s as they are, unless its --exempt-namespace says otherwise; an API server's own policies run there", strings.Join(names, " and ")))
 	}
 	return notes

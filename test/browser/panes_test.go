@@ -199,6 +199,10 @@ func TestPanes(t *testing.T) {
 		b.says(pane, "500 objects for each comparison, seed 1")
 		before := asked(t, q)
 		b.click("#replace-mutators")
+		b.poll("the policy in place of the mutator", func() (string, bool) {
+			text := b.content(documentEditor)
+			return text, strings.Contains(text, "kind: MutatingAdmissionPolicy")
+		})
 		b.click("#tab-result")
 		b.idle()
 		b.stores(before)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -406,7 +407,7 @@ func TestChartOnAServer(t *testing.T) {
 }
 
 // installed holds what the cluster has to what the chart makes: all of want is there, each with
-// the spec, rules and data of the chart, and of before only what is in want.
+// the spec, rules, subjects and data of the chart, and of before only what is in want.
 func installed(t *testing.T, c *cluster.Cluster, want, before map[string]any) {
 	t.Helper()
 	for name, object := range before {
@@ -423,7 +424,12 @@ func installed(t *testing.T, c *cluster.Cluster, want, before map[string]any) {
 			continue
 		}
 		for field, value := range object.(map[string]any) {
-			if field == "rules" || field == "roleRef" || field == "subjects" {
+			switch field {
+			case "spec", "data":
+				if path, ok := filled(value, got.Object[field]); !ok {
+					t.Errorf("%s: %s%s is not as in the chart", name, field, path)
+				}
+			case "rules", "roleRef", "subjects":
 				if diff := cmp.Diff(value, got.Object[field]); diff != "" {
 					t.Errorf("%s: %s (- chart):\n%s", name, field, diff)
 				}
@@ -438,6 +444,38 @@ func installed(t *testing.T, c *cluster.Cluster, want, before map[string]any) {
 			}
 		}
 	}
+}
+
+// filled reports whether got is want, perhaps with more fields in it, such as defaults. If not,
+// path is where they differ.
+func filled(want, got any) (path string, ok bool) {
+	switch want := want.(type) {
+	case map[string]any:
+		m, ok := got.(map[string]any)
+		if !ok {
+			return "", len(want) == 0 && got == nil
+		}
+		for _, k := range slices.Sorted(maps.Keys(want)) {
+			if path, ok := filled(want[k], m[k]); !ok {
+				return "." + k + path, false
+			}
+		}
+		return "", true
+	case []any:
+		l, ok := got.([]any)
+		if !ok || len(l) != len(want) {
+			return "", len(want) == 0 && got == nil
+		}
+		for i := range want {
+			if path, ok := filled(want[i], l[i]); !ok {
+				return fmt.Sprintf("[%d]%s", i, path), false
+			}
+		}
+		return "", true
+	case bool:
+		return "", want == (got == true) // a server leaves out some that are false
+	}
+	return "", fmt.Sprint(want) == fmt.Sprint(got)
 }
 
 // live is what the cluster has of an object.

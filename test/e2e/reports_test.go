@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -150,7 +151,7 @@ metadata: {name: db, namespace: shop}
 			// audit has a new replica audit, and returns the line about reports of its ConfigMap.
 			audit := func(want string) {
 				t.Helper()
-				_ = m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Delete(t.Context(), "mapd-audit", metav1.DeleteOptions{})
+				forgetAudit(t, m)
 				r := m.AddReplica(t, "--audit-interval=10m", "--reports="+api.name)
 				cluster.Eventually(t, cluster.Patience, "the ConfigMap mapd-audit", func(ctx context.Context) error {
 					cm, err := m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Get(ctx, "mapd-audit", metav1.GetOptions{})
@@ -218,6 +219,21 @@ metadata: {name: db, namespace: shop}
 	together(t, all)
 }
 
+// forgetAudit deletes the ConfigMap of the last audit until it is gone.
+func forgetAudit(t testing.TB, m *cluster.Mapd) {
+	t.Helper()
+	cluster.Eventually(t, cluster.Patience, "the ConfigMap mapd-audit to be gone", func(ctx context.Context) error {
+		err := m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Delete(ctx, "mapd-audit", metav1.DeleteOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		return errors.New("it was there until now")
+	})
+}
+
 // TestReportsCost measures what reports of 20,000 objects cost etcd and mapd, and runs only
 // with MAPD_E2E_COST=1: the figures are for docs/operate/audit.md.
 func TestReportsCost(t *testing.T) {
@@ -260,7 +276,7 @@ func TestReportsCost(t *testing.T) {
 	}
 	measure := func(what string, flags ...string) {
 		t.Helper()
-		_ = m.Kubernetes.CoreV1().ConfigMaps(cluster.Namespace).Delete(t.Context(), "mapd-audit", metav1.DeleteOptions{})
+		forgetAudit(t, m)
 		before := writes()
 		r := m.AddReplica(t, append([]string{"--audit-interval=10m"}, flags...)...)
 		var said corev1.ConfigMap

@@ -105,6 +105,8 @@ type Results struct {
 	Uncompiled, Unread bool
 	// Focused: cases without focus were left out.
 	Focused bool
+	// Empty are the files of suites that have no cases. Options.Run leaves it nil.
+	Empty []string
 	// Loaded are the policies that ran, by suite, for coverage.
 	Loaded []Loaded
 }
@@ -162,6 +164,9 @@ func run(ctx context.Context, suites []*Suite, opts Options, out *Results) *Resu
 	for _, s := range suites {
 		focus := slices.ContainsFunc(s.units, func(u *unit) bool { return u.spec.Focus })
 		out.Focused = out.Focused || focus
+		if len(s.units) == 0 && !s.given && opts.Run == nil {
+			out.Empty = append(out.Empty, s.File)
+		}
 		for _, u := range s.units {
 			if (focus && !u.spec.Focus) || (opts.Run != nil && !opts.Run.MatchString(s.File+"/"+u.name)) {
 				continue

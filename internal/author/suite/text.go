@@ -7,7 +7,8 @@ import (
 	"github.com/mapd-project/mapd/internal/output/report"
 )
 
-// Text returns the outcomes for people: a line for each suite, and above it what failed.
+// Text returns the outcomes for people: a line for each suite, and above it what failed. Suites
+// without cases come last.
 // With verbose it has every case and what its policies did.
 func (r *Results) Text(verbose, colour bool) string {
 	var b strings.Builder
@@ -30,7 +31,11 @@ func (r *Results) Text(verbose, colour bool) string {
 		fmt.Fprintf(&b, "%s %s: %s\n", word, report.Line(rest[0].Suite), of.counts())
 		rest, files = rest[n:], files+1
 	}
-	if files > 1 {
+	for _, file := range r.Empty {
+		fmt.Fprintf(&b, "none %s: no cases\n", report.Line(file))
+		files++
+	}
+	if files > 1 && len(r.Outcomes) > 0 {
 		fmt.Fprintf(&b, "%d suites: %s\n", files, r.counts())
 	}
 	r.ordersText(&b)

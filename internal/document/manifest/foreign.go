@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -33,6 +34,28 @@ func foreign(path string) string {
 	if what := foreignName(path); what != "" {
 		return what
 	}
+	return foreignContent(path)
+}
+
+// Unfit returns an error if a path names a kustomization or a suite: other commands than those
+// that take objects read it. What a program cannot read twice is not looked at.
+func Unfit(path string) error {
+	info, err := os.Stat(path)
+	if path == Stdin || err != nil || !info.Mode().IsRegular() || isStdin(info) {
+		return nil
+	}
+	switch what := foreignContent(path); {
+	case what == Kustomization, what == OtherFile && foreignName(path) == Kustomization:
+		return fmt.Errorf("%s: a kustomization: -k %s builds it", path, filepath.Dir(path))
+	case what == "Suite", what == "Test": // the kind is Kyverno's
+		return fmt.Errorf("%s: a suite: mapd test runs it", path)
+	}
+	return nil
+}
+
+// foreignContent returns the type of a file according to its content, "" if it has objects or
+// cannot be read.
+func foreignContent(path string) string {
 	f, err := Open(path, MaxFile)
 	if err != nil {
 		return ""

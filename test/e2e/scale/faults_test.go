@@ -115,7 +115,7 @@ func (w *world) rotate(ctx context.Context, t *testing.T) {
 		}
 		return nil
 	}
-	go func() {
+	w.running.Go(func() {
 		for err := other(); err != nil; err = other() {
 			if pause(ctx, time.Second); ctx.Err() != nil {
 				w.note("there was no time for other certificates: %v", err)
@@ -123,7 +123,7 @@ func (w *world) rotate(ctx context.Context, t *testing.T) {
 			}
 		}
 		w.data.Add(result.Line{T: w.now(), Fault: &result.Span{What: "all replicas serve certificates of the new authority"}})
-	}()
+	})
 }
 
 // stampTenant is the tenant of the i-th policy of stamps; every hundredth has a namespace.
@@ -193,7 +193,7 @@ func (w *world) clock(ctx context.Context, t *testing.T) {
 		value := strconv.FormatInt(begin.UnixMilli(), 10)
 		for _, o := range load.Stamp(api.OwnGroup, clockTenant, clockTenant, value) {
 			if err := w.putOne(t.Context(), o); err != nil {
-				w.note("change of a policy: %v", err)
+				w.fail("change of a policy: %v", err)
 			}
 		}
 		written := time.Since(begin)
@@ -223,7 +223,7 @@ func (w *world) awaitStamps(ctx context.Context, begin time.Time, want map[strin
 					last = err
 				}
 				if ctx.Err() != nil {
-					w.note("%s does not act by a changed policy: %v", r.Name, last)
+					w.fail("%s does not act by a changed policy: %v", r.Name, last)
 					return -1
 				}
 				pause(ctx, 20*time.Millisecond)
@@ -304,7 +304,7 @@ func (w *world) audit(ctx context.Context, t *testing.T) {
 		a.Objects, _ = strconv.Atoi(m[1]) // digits
 		a.Changed, _ = strconv.Atoi(m[2])
 	} else {
-		w.note("audit: %.300s", text[max(0, len(text)-300):])
+		w.fail("audit: it printed no total: %.300s", text[max(0, len(text)-300):])
 	}
 	w.data.Add(result.Line{T: w.data.At(begin), Audit: a})
 }

@@ -61,6 +61,9 @@ type world struct {
 	// need not be.
 	acting time.Time
 	notes  int
+	failed []string // what TestScale fails for at its end
+
+	running sync.WaitGroup // what goes on beside the phases
 }
 
 // reserve is how much of the time the last check may take.
@@ -102,15 +105,14 @@ func TestScale(t *testing.T) {
 
 	w.start(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	stop := func() { cancel(); running.Wait() }
+	stop := func() { cancel(); w.running.Wait() }
 	defer stop()
-	running.Go(func() { w.sample(ctx) })
+	w.running.Go(func() { w.sample(ctx) })
 	s := newStream(w)
-	running.Go(func() { s.run(ctx) })
-	running.Go(func() { w.rollOut(ctx) })
-	running.Go(func() { w.drain(ctx) })
-	running.Go(func() { w.checkOthers(ctx) })
+	w.running.Go(func() { s.run(ctx) })
+	w.running.Go(func() { w.rollOut(ctx) })
+	w.running.Go(func() { w.drain(ctx) })
+	w.running.Go(func() { w.checkOthers(ctx) })
 
 	// What is left is for the phases, most of it for the faults.
 	left := time.Until(w.end)
@@ -140,12 +142,15 @@ func TestScale(t *testing.T) {
 		w.clock(clocks, t)
 	})
 	w.data.Add(result.Line{T: w.now(), Phase: result.Faults})
-	running.Go(func() { w.audit(ctx, t) })
+	w.running.Go(func() { w.audit(ctx, t) })
 	w.faults(ctx, t)
 	w.data.Add(result.Line{T: w.now(), Phase: result.End})
 	stop()
 	s.finish(t)
 	w.checkLast(context.WithoutCancel(ctx))
+	for _, text := range w.failed {
+		t.Error(text)
+	}
 	w.expect.report(t, w)
 }
 
@@ -216,6 +221,14 @@ func (w *world) note(format string, args ...any) {
 	}
 	w.data.Add(result.Line{T: w.now(), Note: fmt.Sprintf("%.500s", text)})
 	fmt.Fprintf(os.Stderr, "%.1f s: %.500s\n", w.now(), text)
+}
+
+// fail is note for what the test fails for.
+func (w *world) fail(format string, args ...any) {
+	w.note(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = append(w.failed, fmt.Sprintf("%.500s", fmt.Sprintf(format, args...)))
 }
 
 // phase begins a phase and waits until it is over.
