@@ -123,7 +123,7 @@ func completePolicies(cluster *clusterFlags) cobra.CompletionFunc {
 	}
 }
 
-// What exit codes mean to commands that ask all replicas.
+// The exit codes in the help of commands that ask all replicas.
 const (
 	topExits     = answeredExit + "no cluster is configured, or no replica has answered" + unansweredExit
 	rolloutExits = answeredExit + "no cluster is configured, no such policy, or no replica has answered" + unansweredExit
