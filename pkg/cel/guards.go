@@ -133,7 +133,7 @@ func textSize(args []ref.Val) (size int) {
 	return size
 }
 
-// equality guards == and !=, which cel-go does not call as functions.
+// equality executes == and !=, for which cel-go has no functions.
 func equality(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	x, y := args[0], args[1]
 	switch {
