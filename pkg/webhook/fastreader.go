@@ -19,7 +19,7 @@ import (
 )
 
 // reader reads reviews in the form in which servers write them, in one pass. It leaves all
-// others to sigs.k8s.io/json. For a document that both accept, the review is the same.
+// others to sigs.k8s.io/json. What it accepts, sigs.k8s.io/json accepts too, as the same review.
 type reader struct {
 	tokens *jsontext.Decoder
 	in     bytes.Buffer
