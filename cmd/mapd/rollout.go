@@ -74,8 +74,7 @@ func (f *replicaFlags) of(config *rest.Config, s streams) *replicaFinder {
 	return f.finder
 }
 
-// replicaFinder finds replicas. It prints, once, a host that it asks without the user having
-// named it.
+// replicaFinder finds replicas. It prints once which hosts it asks that the user has not named.
 type replicaFinder struct {
 	replicas.Finder
 	s    streams
