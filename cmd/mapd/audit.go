@@ -298,7 +298,8 @@ func (f *auditFlags) asking() audit.Asking {
 	}
 }
 
-// saveEvery is the least time between two writes of the state, which has all results so far.
+// saveEvery is the least time between two writes of the state, which has all results that are
+// kept for the report.
 const saveEvery = 2 * time.Second
 
 // auditMemory bounds the memory of all concurrent evaluations together.

@@ -48,7 +48,7 @@ func (b *bench) add(ctx context.Context, d *mapd.Document, err error) {
 }
 
 // request returns the request to measure for sub, with its checked response. It returns nil if
-// sub is denied.
+// sub is denied or takes too long.
 func (b *bench) request(ctx context.Context, sub *mapd.Request) (*benchmark.Request, error) {
 	body, err := bodyOf(sub)
 	if err != nil {

@@ -613,7 +613,7 @@ type evaluation struct {
 	notes                      *notes
 	objects                    int
 	given, generated           tally
-	met                        map[string]bool // policies that have a step
+	met                        map[string]bool // policies that ran on an object, enforced or not
 	denied, failed, unreadable bool
 	disordered                 bool // --orders found a difference
 }

@@ -33,7 +33,7 @@ const (
 	exitInterrupted = 130 // a signal ended it
 )
 
-// What ends the exit codes in the help of commands on a cluster; what 5 means to a command stands
+// The last exit codes in the help of commands on a cluster. A command with a code 5 puts its line
 // between the two.
 const (
 	clusterExits    = unreachableExit + interruptedExit
@@ -86,8 +86,9 @@ func exitCode(stderr io.Writer, cmd *cobra.Command, err error) int {
 	return code
 }
 
-// clusterCode returns the exit code of a command on a cluster that ended with err:
-// exitUnreachable if the cluster was not reached, else code.
+// clusterCode returns the exit code of a command on a cluster that ended with err: exitInterrupted
+// after a signal. Instead of exitUndone and exitUsage it returns exitUnreachable if the cluster did
+// not answer, refused access or has no mapd that runs. Otherwise it returns code.
 func clusterCode(err error, code int) int {
 	switch {
 	case errors.Is(err, context.Canceled):

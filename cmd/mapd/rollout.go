@@ -74,8 +74,7 @@ func (f *replicaFlags) of(config *rest.Config, s streams) *replicaFinder {
 	return f.finder
 }
 
-// replicaFinder finds replicas. It prints, once, a host that it asks without the user having
-// named it.
+// replicaFinder finds replicas. It prints once which hosts it asks that the user has not named.
 type replicaFinder struct {
 	replicas.Finder
 	s    streams
@@ -123,7 +122,7 @@ func completePolicies(cluster *clusterFlags) cobra.CompletionFunc {
 	}
 }
 
-// What exit codes mean to commands that ask all replicas.
+// The exit codes in the help of commands that ask all replicas.
 const (
 	topExits     = answeredExit + "no cluster is configured, or no replica has answered" + unansweredExit
 	rolloutExits = answeredExit + "no cluster is configured, no such policy, or no replica has answered" + unansweredExit

@@ -149,7 +149,8 @@ type modeOf struct {
 }
 
 // since returns the counts between two rounds of answers. A replica that did not answer in one
-// of them counts nothing, and one that started in between counts everything that it has.
+// of them counts nothing, and that includes one that started in between. A count that was reset
+// in between counts as it is.
 func since(last, now []replicas.Answer[history.CountsAnswer]) map[history.Pair]*history.Counted {
 	before := map[string]*history.CountsAnswer{}
 	for i := range last {

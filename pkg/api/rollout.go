@@ -95,7 +95,8 @@ type Rollout struct {
 }
 
 // With returns the mode of a policy with Rollout r by a binding: the binding's mode if it has
-// one, else the policy's, and Shadow if the policy's Breaker has tripped.
+// one, else the policy's. It is Shadow if the policy's Breaker has tripped or one of the two has
+// Unread set.
 func (r Rollout) With(binding Rollout) Mode {
 	switch {
 	case r.Tripped || r.Unread || binding.Unread:

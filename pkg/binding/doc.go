@@ -12,5 +12,4 @@
 // the server matches every request against every policy. An Index evaluates rules once per kind
 // of request and caches the answers, evaluates equal selectors once, and looks up by the labels
 // of a request which selectors may match at all.
-// selectors may hold at all.
 package binding

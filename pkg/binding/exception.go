@@ -98,7 +98,8 @@ type Known struct {
 	bindings map[string]bool
 }
 
-// everywhere is the namespace in Known that stands for all namespaces together.
+// everywhere is the namespace under which Known has each namespaced policy once more, for
+// exceptions that apply to all namespaces.
 const everywhere = "*"
 
 // Add adds a policy or a binding, and ignores other objects.

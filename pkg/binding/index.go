@@ -155,7 +155,7 @@ type bucketKey struct {
 }
 
 // NewIndex joins policies and bindings. As in a cluster, a policy without a binding and a
-// binding to an unknown policy have no effect. Pass policies that do not compile as
+// binding to an unknown policy are kept and have no effect. Pass policies that do not compile as
 // policy.Broken ones. It is an error if two policies or two bindings share a name.
 func NewIndex(policies []*policy.Policy, bindings []*Binding, src Sources) (*Index, error) {
 	policies, twice := sorted(policies, (*policy.Policy).Name)

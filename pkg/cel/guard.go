@@ -110,8 +110,8 @@ func (c *call) plain(args []ref.Val) ref.Val {
 }
 
 // ticking makes the loops of a program count their iterations. It wraps the condition of a
-// loop, which is evaluated once per iteration and is used by the loop only. It must be the last
-// decorator.
+// loop, which is evaluated once per iteration and is used by the loop only. So it comes after
+// the options of the planner.
 func ticking(checked *ast.AST) interpreter.InterpretableDecoratorV2 {
 	bytes := map[int64]int64{} // bytes that an iteration adds to the result, by the ID of the loop's condition
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -172,7 +172,8 @@ func (t *tick) Eval(vars interpreter.Activation) ref.Val { return t.Exec(interpr
 // cost does not depend on their number.
 const bigLiteral = 16
 
-// making makes big literals count their memory. Like ticking it must be a last decorator.
+// making makes big literals count their memory. Like ticking it comes after the
+// options of the planner.
 func making(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	if c, ok := i.(interpreter.InterpretableConstructor); ok && len(c.InitVals()) >= bigLiteral {
 		return &literal{i, int64(len(c.InitVals()))}, nil

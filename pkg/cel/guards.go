@@ -133,7 +133,7 @@ func textSize(args []ref.Val) (size int) {
 	return size
 }
 
-// equality guards == and !=, which cel-go does not call as functions.
+// equality executes == and !=, for which cel-go has no functions.
 func equality(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	x, y := args[0], args[1]
 	switch {
@@ -241,7 +241,8 @@ func splitting(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.V
 	return c.plain(args)
 }
 
-// joining executes join, since cel-go's would write values of any size into an error.
+// joining guards join. It returns the error for a list or a map among the elements itself, since
+// cel-go would write the whole value into the error.
 func joining(frame *interpreter.ExecutionFrame, c *call, args []ref.Val) ref.Val {
 	list, ok := args[0].(traits.Lister)
 	if !ok {

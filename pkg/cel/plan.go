@@ -212,7 +212,7 @@ func (a *Activation) halted() error {
 }
 
 // goTypes replaces names of Go types in error texts of cel-go by the names that appear in-tree,
-// where the data that an attribute is a key into is a CEL value.
+// where JSON data that is used as a key is a CEL value.
 var goTypes = strings.NewReplacer(
 	"*cel.objectVal", "*dynamic.ObjectVal", "*cel.variablesVal", "*lazy.MapValue",
 	invalidKey+"map[string]interface {}", invalidKey+"*types.baseMap",

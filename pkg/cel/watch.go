@@ -11,7 +11,7 @@ import (
 
 // watchedList and watchedMap count the work of reading a list or a map, however deeply nested,
 // and end the evaluation when a limit is exceeded. Library functions get them in the place of
-// lists and maps, since the functions themselves cannot be interrupted.
+// lists and maps: the functions cannot be interrupted, but their reads of elements can.
 type (
 	watchedList struct {
 		traits.Lister

@@ -26,7 +26,7 @@ type Miss struct {
 // criterion that the request does not satisfy, in the order in which they would have run. d is
 // e's decision for the request. Members that left a Step are not included: the Step says why
 // one was skipped. Misses evaluates the criteria again, so that Admit has no cost for it.
-// Stages after one that refused the request are not included.
+// Stages that are not enforced, and those after one that refused the request, are not included.
 func (e *Engine) Misses(ctx context.Context, req *policy.Request, d *Decision) iter.Seq[Miss] {
 	return func(yield func(Miss) bool) {
 		stages, object := e.Stages(), req.Object

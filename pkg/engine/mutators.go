@@ -139,8 +139,8 @@ type matchGroup struct {
 	members []int  // ascending
 }
 
-// maxKnown bounds how many kinds a Set caches. A server has some hundreds, but a generated
-// object may have any kind.
+// maxKnown bounds how many kinds a Set caches. A server has some hundreds, but an object may
+// name any kind.
 const maxKnown = 4096
 
 // NewSet returns a Set, which keeps o's lists.

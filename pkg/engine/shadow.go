@@ -119,8 +119,8 @@ func (a *Admission) beside(d *decided, stages []Stage) *decided {
 		}
 	}
 	if whole {
-		// A Record may have a pointer to its own content, so the records are not moved within
-		// their array.
+		// Sort a copy: the Object of a Record may be its own content, which must not be
+		// overwritten by another Record.
 		d.Stages = slices.Clone(d.Stages)
 		at := func(r Record) int {
 			return slices.IndexFunc(stages, func(s Stage) bool { return s.Name == r.Stage.Name })

@@ -30,7 +30,7 @@ const (
 var kinds = []string{ClusterPolicyKind, PolicyKind, ClusterPolicyKind + "Group", PolicyKind + "Group"}
 
 // IsPolicy reports whether Decode handles objects of a kind. That includes policy groups, for
-// which it returns an error.
+// which Decode returns an error.
 func IsPolicy(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == Group && slices.Contains(kinds, gvk.Kind)
 }

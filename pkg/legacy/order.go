@@ -134,7 +134,7 @@ func (m *Mutator) defaults() bool {
 }
 
 // enables reports whether a may create something that b needs, among the nodes that they share:
-// a node that has to exist, or an element of a list whose elements b all visits.
+// a node that has to exist, or an element of a list of which b visits every element.
 func enables(a, b *Mutator, shared int) bool {
 	return anyShared(a, b, shared, func(c Condition) bool { return c == MustExist })
 }

@@ -76,8 +76,8 @@ type ToolOptions struct {
 	// Provider is called for each Provider of external data among the documents. Load reports
 	// its error at the position of the document. It may be nil.
 	Provider func(*unstructured.Unstructured) error
-	// Installation is the namespace of mapd, whose exceptions are for all namespaces; empty:
-	// api.Installation.
+	// Installation is the namespace of mapd, whose exceptions may apply to all namespaces; empty
+	// means api.Installation.
 	Installation string
 }
 

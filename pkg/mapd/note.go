@@ -23,8 +23,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/policy"
 )
 
-// A Note says what a person should know about a result and what is not an error: an assumption
-// that mapd made, or what has no effect and why.
+// A Note says something about a result that is not an error but that a person should know: an
+// assumption that mapd made, or what has no effect and why.
 type Note struct {
 	Kind NoteKind
 	// About are the names of the objects that the note is about.

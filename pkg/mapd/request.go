@@ -313,7 +313,7 @@ func (e *asking) resource(d *manifest.Document, gvk schema.GroupVersionKind) (op
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
 	if gvk.Group == api.OwnGroup && (gvk.Kind == api.PolicyKind || gvk.Kind == api.BindingKind) {
-		return openapi.Resource{GVR: plural, Kind: gvk}, sub, nil // mapd's own kinds, of the cluster as the native ones
+		return openapi.Resource{GVR: plural, Kind: gvk}, sub, nil // mapd's own kinds are cluster-scoped, like the native ones
 	}
 	about := []string{fmt.Sprintf("%s, Kind=%s", gvk.GroupVersion(), gvk.Kind), plural.GroupResource().String()}
 	if strings.Contains(gvk.Group, ".") { // a custom group has a dot

@@ -215,8 +215,8 @@ func (r *Result) BlameText() string {
 	return report.BlameText(r.Object(), explain.BlameOf(r.Decision))
 }
 
-// Summary returns what happened as text: a line with the outcome, and a line for each step that
-// changed something or failed.
+// Summary returns what happened as text: a line with the outcome, and a line for each step except
+// those of later rounds that changed nothing.
 func (r *Result) Summary() string {
 	return report.Summary(r.Request.name, r.Decision, r.policies.keys, report.Brief)
 }

@@ -75,7 +75,7 @@ func (a *Account) grow() error {
 	}
 	want := charged - a.held
 	if want <= 0 {
-		return nil // another Account returned memory
+		return nil // another goroutine has taken enough for this Account
 	}
 	took, reason := a.take(want)
 	if reason == Busy && !a.shadow && a.budget.collect() {

@@ -101,8 +101,8 @@ func Warnings(p *Policy, types *openapi.Types) []Warning {
 const (
 	// maxWarnings bounds the warnings about a policy.
 	maxWarnings = 100
-	// maxTargets bounds the resources that are checked, and maxExclusions the exclusions that
-	// they are compared with, since three lists of a rule multiply.
+	// maxTargets bounds the resources that are checked, and maxExclusions the comparisons of
+	// resources with exclusions, since three lists of a rule multiply.
 	maxTargets, maxExclusions = 1000, 1_000_000
 	// maxChecks bounds the checks of fields against kinds for one expression.
 	maxChecks = 1_000_000
@@ -167,8 +167,9 @@ func newTargets(m *admissionregistrationv1.MatchResources, types *openapi.Types)
 				}
 			}
 		}
-		// Of ["", apps] and [pods, deployments] two of four exist. The others cannot be defined,
-		// because the group of a definition has a dot in its name.
+		// The groups ["", apps] and the resources [pods, deployments] have four combinations, of
+		// which two exist. Nobody can define the others, because the group of a definition has a
+		// dot in its name. A resource that is in no combination counts as an unknown kind.
 		for resource := range missing {
 			out.more = out.more || !found[resource]
 		}

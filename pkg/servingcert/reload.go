@@ -40,8 +40,8 @@ type Files[T any] struct {
 	err    error
 }
 
-// LoadFiles reads files and passes their contents to parse. It fails if that fails now; Err
-// returns later failures.
+// LoadFiles reads files and passes their contents to parse. It fails if they cannot be read or
+// parsed now; Err returns later failures.
 func LoadFiles[T any](parse func(texts [][]byte) (T, error), paths ...string) (*Files[T], error) {
 	f := &Files[T]{paths: paths, parse: parse}
 	if err := f.Err(); err != nil {

@@ -11,6 +11,7 @@ import (
 // without a fraction stay integers; of a key given twice the last one counts,
 // as in the API server's own lenient decoder. Errors of syntax name the offset
 // in data.
+//
 // The decoder bounds nesting at 10,000 levels, as the API server does, so Decode accepts
 // whatever a server stores. The functions of this package recurse once for each level, and that
 // many levels need a few MiB of Go's stack.

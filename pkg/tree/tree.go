@@ -37,7 +37,7 @@ func Same(a, b any) bool {
 
 // Equal reports whether a and b are the same JSON data. The integer 1 and the
 // float 1.0 are different, as they are in an object that keeps them apart. A
-// nil map or list, which stands for null, differs from an empty one. Values
+// nil map or list, which stands for null, differs from an empty one.
 // Values that cannot be in a tree are compared with reflect.DeepEqual, so that Equal never
 // panics on a value that an expression returned.
 func Equal(a, b any) bool {

@@ -101,7 +101,7 @@ func (bs *bodies) read(from io.Reader, announced int64, stop func(), account *me
 	return data, nil
 }
 
-// complete reports whether b was read without being dropped, and prevents that it is dropped
+// complete reports whether b was read without being dropped, and keeps it from being dropped
 // later. stop has ended the connection of a dropped body, so that its review cannot be
 // answered.
 func (bs *bodies) complete(b *body) bool {

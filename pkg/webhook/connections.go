@@ -113,7 +113,7 @@ func (c *connections) drop(of func(*guarded) bool, now time.Time) bool {
 	}
 	c.closed++
 	c.remove(worst)
-	go worst.Conn.Close() // remove is called by its goroutine
+	go worst.Conn.Close() // the goroutine that serves it ends with a read error
 	return true
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // reader reads reviews in the form in which servers write them, in one pass. It leaves all
-// others to sigs.k8s.io/json. For a document that both accept, the review is the same.
+// others to sigs.k8s.io/json. What it accepts, sigs.k8s.io/json accepts too, as the same review.
 type reader struct {
 	tokens *jsontext.Decoder
 	in     bytes.Buffer
@@ -85,8 +85,8 @@ func (out *review) read(ctx context.Context, account *memory.Account, text strin
 		err = r.settle()
 	}
 	if err == nil && len(text) <= keptText {
-		// Drop the buffers after a large document, and after one that was not read to its end,
-		// which would need cleaning.
+		// Reuse the reader, but not after a large document, whose buffers would stay, and not
+		// after one that was not read to its end, since they would need cleaning.
 		r.in, r.text, r.kept, r.empty, r.none = bytes.Buffer{}, "", strings.Builder{}, nil, nil
 		r.ctx, r.account = nil, nil
 		r.tokens.Reset(&r.in)

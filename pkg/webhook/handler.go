@@ -105,8 +105,8 @@ type Options struct {
 	// results. A review that does not fit beside others is answered 429, one that never fits
 	// 413. Nil means a budget of 256 MiB.
 	Memory *memory.Budget
-	// Bodies bounds the bytes of all incomplete bodies together. 0 means 32 MiB. The least
-	// value is what one body needs.
+	// Bodies bounds the bytes of all incomplete bodies together. 0 means 32 MiB. A value
+	// that is less than one body needs is raised to that.
 	Bodies int64
 	// Recorder is called once for each review that is answered with a decision. It may be nil.
 	Recorder Recorder

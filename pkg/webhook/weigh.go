@@ -4,7 +4,7 @@ import "math/bits"
 
 // Sizes in bytes of the parts of a tree, in Go 1.26 on a 64-bit machine.
 const (
-	stringSize = 16 // the string header, in memory of its own that an any refers to
+	stringSize = 16 // a string header, which an any with a string refers to
 	valueSize  = 16 // an any
 	numberSize = 8
 	mapSlot    = 33 // a name, a value and a byte that says whether there are any

@@ -72,8 +72,8 @@ type Op struct {
 
 // The limits of a quick evaluation, in addition to those that both evaluators have.
 const (
-	// maxMade bounds the bytes that an evaluation allocates. Above it, cel-go counts more
-	// exactly.
+	// maxMade bounds the bytes that an evaluation allocates. Above it the evaluation declines,
+	// since cel-go counts more exactly.
 	maxMade = 4 << 20
 	// maxCopied bounds the elements that an evaluation copies to concatenate lists. cel-go does
 	// not copy them: concatenating a list with itself again and again costs it next to nothing.
