@@ -42,7 +42,7 @@ const (
 )
 
 // probeNamespaces are the namespaces that probes may use, which every cluster has. A probe
-// creates its ConfigMap there as a dry run only.
+// applies its ConfigMap there as a dry run only.
 var probeNamespaces = []string{"default", "kube-public", "kube-node-lease", "kube-system"}
 
 // Replicas asks the replicas of mapd.
