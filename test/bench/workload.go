@@ -66,7 +66,7 @@ var Selectors = func() (all []string) {
 	return all
 }()
 
-// Select returns a workload of n policies with a binding each, or n mutators, that have the same
+// Select returns a workload of n policies with a binding each, or n mutators, that use the same few
 // selectors. None applies to a small Pod.
 func Select(way string, n int) *Workload {
 	c, o := Label, Objects[0]
