@@ -53,9 +53,9 @@ func floor(admit func(*admissionv1.AdmissionRequest, *admissionv1.AdmissionRespo
 	})
 }
 
-// label decodes a Pod, labels it and encodes it again, which is what comparing the
-// two needs. They are not compared: the change is known, and how long a comparison
-// takes depends on the library.
+// label decodes a Pod, adds a label and encodes it again, as a webhook does that computes its patch
+// by comparing the two. It does not compare them, because the time for that depends on the library;
+// it writes the patch directly.
 func label(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) error {
 	var pod corev1.Pod
 	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
