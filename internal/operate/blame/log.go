@@ -101,8 +101,8 @@ func (l *Log) ReadFile(name string, r io.Reader) error {
 // End emits the lines that are certain only after the last log: those of creations without a name.
 func (l *Log) End() error { return l.flushNameless() }
 
-// readLine reads a line into buf. If the line is longer than maxLine, readLine skips the rest of
-// it, and the returned bytes must not be used.
+// readLine reads a line into buf. If the line is longer than maxLine, readLine skips it, and
+// returns an empty line and true.
 func readLine(r *bufio.Reader, buf []byte) (line []byte, tooLong bool, err error) {
 	for size := 0; ; {
 		part, err := r.ReadSlice('\n')
