@@ -9,8 +9,7 @@ import (
 	"github.com/mapd-project/mapd/test/hammer"
 )
 
-// Whatever is pasted gets an answer or an error in words, and the same desk answers the
-// next question.
+// Any input gets an answer or an error, and the same desk still answers the next question.
 func TestBounds(t *testing.T) {
 	hammer.Alone(t)
 	const large = 5 << 20
@@ -68,8 +67,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// BenchmarkKeystroke is a question after one letter was written, in the object or in one
-// policy of all. Each policy adds a label.
+// BenchmarkKeystroke measures a question after one character was typed, in the object or in one of
+// the policies. Each policy adds a label.
 func BenchmarkKeystroke(b *testing.B) {
 	for _, policies := range []int{1, 100} {
 		for _, trace := range []bool{false, true} {

@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// Bounds of what a page may ask for.
+// Bounds of a question.
 const (
 	maxParams    = 16 << 20 // bytes of JSON
 	maxTexts     = 4 << 20  // bytes of all texts of a question
-	maxLines     = 250_000  // lines and commas in them, which is about how many values they have
+	maxLines     = 250_000  // lines and commas in them, which is roughly the number of their values
 	maxDocuments = 1_000    // documents in them, and as many objects before an update
 	maxObjects   = 200      // objects in them
-	maxReasons   = 1_000    // answers to why a policy did nothing, and marked lines, for an object
+	maxReasons   = 1_000    // reasons why policies did nothing, and marked lines, for an object
 	maxOrders    = 10_000   // orders run for an object
 	maxGenerated = 5_000    // objects generated for a comparison
 )
 
-// patience is how long a call works. The page waits a little longer, and then it ends the
-// program.
+// patience bounds the time of a call. The page waits a little longer; then it ends the program.
 const patience = 8 * time.Second
 
-// methods are what a page may call, from JSON to JSON.
+// methods are the functions that a page may call. They take and return JSON.
 var methods = map[string]func(ctx context.Context, d *desk, params []byte) (any, error){
 	"evaluate":   method((*desk).evaluate),
 	"orders":     method((*desk).orders),
@@ -53,7 +52,7 @@ func method[P, A any](f func(*desk, context.Context, P) (A, error)) func(context
 	}
 }
 
-// call calls a method. Whatever happens in it, it returns.
+// call calls a method. If the method panics, call returns an error.
 func (d *desk) call(ctx context.Context, name string, params []byte) (answer []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -81,15 +80,15 @@ func (d *desk) call(ctx context.Context, name string, params []byte) (answer []b
 	return json.Marshal(a)
 }
 
-// within is context.WithTimeout where a timer may not fire: a browser runs one goroutine at
-// a time, until it waits for something.
+// within is like context.WithTimeout, but also works if the timer cannot fire: in a browser, a
+// goroutine runs until it waits for something, and no other goroutine runs meanwhile.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	end := time.Now().Add(d)
 	ctx, cancel := context.WithDeadline(ctx, end)
 	return &watched{ctx, end}, cancel
 }
 
-// watched is a context that looks at the clock itself.
+// watched is a context whose Err compares the clock with the deadline.
 type watched struct {
 	context.Context
 	end time.Time

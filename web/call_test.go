@@ -15,8 +15,8 @@ import (
 	"github.com/mapd-project/mapd/internal/author/language"
 )
 
-// mutation returns a policy for Pods that has a name and a mutation, and is bound to
-// everything.
+// mutation returns a policy for Pods with a name and one mutation, and a binding without
+// selectors.
 func mutation(name, expression string) string {
 	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -43,8 +43,8 @@ func label(name, value string) string {
 	return mutation(name, fmt.Sprintf(`Object{metadata: Object.metadata{labels: {"owner": %s}}}`, value))
 }
 
-// unhurried returns a desk that waits as long as a busy machine needs: what ends calls in
-// tests is how much they do, and not the clock.
+// unhurried returns a desk without a time limit, so that on a busy machine calls in tests end
+// because of other bounds and not because of the clock.
 func unhurried() *desk {
 	d := newDesk()
 	d.patience = time.Hour
@@ -163,7 +163,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// What was compiled is used again, and only for what is the same.
+// Compiled policies are reused, and only for the same texts.
 func TestCompiledAgain(t *testing.T) {
 	d := unhurried()
 	q := Question{Objects: texts(pod), Documents: texts(label("a", `"x"`) + "---\n" + label("b", `"y"`))}
@@ -262,7 +262,7 @@ spec:
 	if h := ask[*language.Hover](t, d, "hover", PositionQuestion{doc(policy), at(0, 0)}); h == nil || !strings.Contains(h.Text, "The group and version") {
 		t.Errorf("hover of a key: %+v", h)
 	}
-	// Objects are completed and checked, and are no documents of policies.
+	// Objects are completed and checked, but not as documents with policies.
 	object := DocumentQuestion{LanguageQuestion{Documents: []Text{{Name: "p.yaml", Text: policy}}, Objects: []Text{{Name: "objects/p.yaml", Text: "apiVersion: v1\nkind: Pod\nspec:\n  hostNet\n  containrs: []\n"}}}, "objects/p.yaml"}
 	if items := ask[[]language.Completion](t, d, "complete", PositionQuestion{object, at(3, 9)}); len(items) != 1 || items[0].Label != "hostNetwork" {
 		t.Errorf("completions of an object %+v", items)
@@ -330,7 +330,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// FuzzCall calls a method with JSON, or what is none, in texts of which some are policies.
+// FuzzCall calls a method with texts of which some are policies, or with invalid JSON.
 func FuzzCall(f *testing.F) {
 	for _, name := range slices.Sorted(maps.Keys(contract)) {
 		f.Add(name, "documents", label("a", `"x"`), pod, 1, 2)

@@ -13,14 +13,14 @@ import (
 	"github.com/mapd-project/mapd/web/gallery"
 )
 
-// The lines of examples/README.md between which the catalogue stands.
+// The lines of examples/README.md before and after the catalogue.
 const (
 	catalogueBegin = "<!-- go generate ./web writes the tables from the comments of the policies -->\n"
 	catalogueEnd   = "<!-- the end of the tables -->\n"
 )
 
-// TestCatalogue holds the tables of examples/README.md against the comments of the
-// policies, or writes them with -update.
+// TestCatalogue compares the tables of examples/README.md with the comments of the policies, or
+// writes the tables with -update.
 func TestCatalogue(t *testing.T) {
 	const file = "../examples/README.md"
 	page, err := os.ReadFile(file)
@@ -62,7 +62,7 @@ func catalogue(t *testing.T) string {
 	return b.String() + "\n"
 }
 
-// fromExamples returns the entries that stand for the directories of examples/.
+// fromExamples returns the entries made from the directories of examples/.
 func fromExamples(t *testing.T) []gallery.Entry {
 	t.Helper()
 	all, err := gallery.Entries(root)
@@ -72,7 +72,7 @@ func fromExamples(t *testing.T) []gallery.Entry {
 	return slices.DeleteFunc(all, func(e gallery.Entry) bool { return e.Traps == nil })
 }
 
-// since returns the oldest minor whose CEL has all that an example calls.
+// since returns the oldest minor release whose CEL has all functions that an example uses.
 func since(t *testing.T, e gallery.Entry) int {
 	t.Helper()
 	policy := e.State.Documents[0]
@@ -90,8 +90,8 @@ func since(t *testing.T, e gallery.Entry) int {
 	return 0
 }
 
-// Polaris' checks that change what they find, and the policies of Kyverno's library that
-// examples/README.md speaks of, are each named by an example.
+// Each check of Polaris that has a mutation, and each policy of Kyverno's library that
+// examples/README.md mentions, is named by an example.
 func TestCatalogueSources(t *testing.T) {
 	from := ""
 	for _, e := range fromExamples(t) {

@@ -32,13 +32,13 @@ var contract = map[string][2]reflect.Type{
 	"actions":    {reflect.TypeFor[RangeQuestion](), reflect.TypeFor[[]language.Action]()},
 }
 
-// written are types that write their JSON themselves.
+// written are the types with their own MarshalJSON.
 var written = map[reflect.Type]string{
 	reflect.TypeFor[tree.Op]():     "{op: string; path: string; from?: string; value?: unknown}",
 	reflect.TypeFor[cel.Excerpt](): "{value?: unknown; text?: string; error?: string; hidden?: boolean; cut?: boolean}",
 }
 
-// TestContract holds api.ts against the types of api.go, or writes it with -update.
+// TestContract compares api.ts with the types of api.go, or writes it with -update.
 func TestContract(t *testing.T) {
 	w := &typescript{named: map[string]reflect.Type{}, texts: map[string]string{}}
 	methods := ""
@@ -65,7 +65,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// typescript writes types of Go as those of what encoding/json makes of them.
+// typescript writes the TypeScript types of the JSON that encoding/json makes from Go types.
 type typescript struct {
 	named map[string]reflect.Type
 	texts map[string]string // of named types
@@ -105,7 +105,7 @@ func (w *typescript) of(t reflect.Type) string {
 func (w *typescript) name(t reflect.Type) string {
 	name := t.Name()
 	if other, ok := w.named[name]; ok && other != t {
-		// Two packages have a type of this name: that of another package gets its name, too.
+		// Two packages have a type of this name: the second one is prefixed with its package.
 		pkg := t.PkgPath()[strings.LastIndex(t.PkgPath(), "/")+1:]
 		name = strings.ToUpper(pkg[:1]) + pkg[1:] + name
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// A desk has what calls leave for the next ones: documents that were read, policies that
-// were compiled, and the documents of the editor. No answer depends on it.
+// A desk has what calls reuse of earlier ones: documents that were read, policies that were
+// compiled, and the documents of the editor. It saves time only; no answer depends on it.
 type desk struct {
 	patience time.Duration
 
@@ -32,11 +32,11 @@ type desk struct {
 	envs      map[kind]*cel.Env
 	loaded    map[kind]*mapd.Policies
 	workspace *language.Workspace
-	opened    map[string]string // what is in it
-	minor     string            // for which it is
+	opened    map[string]string // the documents in the workspace: text by name
+	minor     string            // the minor release that the workspace is for
 }
 
-// kind is one of the languages in which policies were compiled.
+// kind identifies a CEL environment in which policies were compiled.
 type kind struct {
 	minor   string
 	observe bool
@@ -46,7 +46,7 @@ func newDesk() *desk {
 	return &desk{patience: patience, loaded: map[kind]*mapd.Policies{}, envs: map[kind]*cel.Env{}}
 }
 
-// read is a question of which the texts were read.
+// read has what was read from the texts of a question.
 type read struct {
 	policies *mapd.Policies
 	objects  []object
@@ -55,21 +55,21 @@ type read struct {
 	left     []string // documents that were left out
 }
 
-// object is an object, or what is wrong with it.
+// object is an object, or the reason why it could not be read.
 type object struct {
 	document *mapd.Document
 	fault    *Fault
 }
 
-// read reads the texts of a question and loads the policies. Its faults are those of
-// documents, with which nothing can be evaluated.
+// read reads the texts of a question and loads the policies. If it returns faults of documents,
+// nothing can be evaluated.
 func (d *desk) read(ctx context.Context, q *Question, observe bool) (*read, []Fault) {
 	return d.readTexts(ctx, q, observe, false)
 }
 
-// readPart is read without policies that are at fault: what it returns has the faults, and
-// says what it left out. Other documents change what the policies do, so it leaves out none of
-// those.
+// readPart is like read, but leaves out policies with faults. Its result has these faults, and the
+// names of the documents that were left out. It leaves out no other documents, because the
+// policies' results depend on them.
 func (d *desk) readPart(ctx context.Context, q *Question, observe bool) (*read, []Fault) {
 	return d.readTexts(ctx, q, observe, true)
 }
@@ -145,7 +145,7 @@ func (d *desk) readTexts(ctx context.Context, q *Question, observe, part bool) (
 	return r, nil
 }
 
-// kindLines finds the kinds of the documents of a text, also of those that are no YAML.
+// kindLines finds the kinds of the documents of a text, even if it is not valid YAML.
 var kindLines = regexp.MustCompile(`(?m)^["']?kind["']?:[ \t]*["']?([A-Za-z]*)`)
 
 // unread names the documents that could not be read if they can only be policies and bindings,
@@ -165,9 +165,9 @@ func unread(faults []Fault, texts []Text) (left []string) {
 	return left
 }
 
-// withoutPolicies returns documents without the policies and mutators that have faults, their
-// bindings, and bindings that have faults; and the names of those. It returns nil if there are
-// faults of other documents.
+// withoutPolicies returns documents without the policies and mutators that have faults, without
+// their bindings and without bindings that have faults, and the names of what it left out. It
+// returns nil if other documents have faults.
 func withoutPolicies(docs []*mapd.Document, wrong []Fault) (rest []*mapd.Document, left []string) {
 	type place struct {
 		file     string
@@ -197,7 +197,7 @@ func withoutPolicies(docs []*mapd.Document, wrong []Fault) (rest []*mapd.Documen
 	}
 	for _, d := range rest {
 		if d.Object() != nil && d.Object().GetKind() == api.PolicyKind {
-			delete(policies, d.Object().GetName()) // it was there twice
+			delete(policies, d.Object().GetName()) // another policy of this name is left
 		}
 	}
 	rest = slices.DeleteFunc(rest, func(d *mapd.Document) bool {
@@ -225,7 +225,7 @@ func (d *desk) env(k kind) (*cel.Env, error) {
 	}
 	env, err := cel.NewEnv(cel.Options{Version: k.minor, Observe: k.observe})
 	if err == nil {
-		d.envs[k] = env // there are only as many as minors
+		d.envs[k] = env // bounded by the number of minor releases
 	}
 	return env, err
 }
@@ -238,7 +238,8 @@ func small(lists ...[]Text) error {
 			total += len(t.Text)
 		}
 	}
-	// Before any text is looked at: a question may have one many times by its Ref.
+	// This comes before the contents are read, because a question may refer to the same text many
+	// times by its Ref.
 	if total > maxTexts {
 		return fmt.Errorf("the texts have %d bytes; at most %d are read", total, maxTexts)
 	}
@@ -274,14 +275,14 @@ func all(texts []Text) func(yield func(*mapd.Document, error) bool) {
 	}
 }
 
-// faults returns an error, or each of those that it lists.
+// faults returns the Faults for an error: one for each error in a LoadError.
 func faults(err error) []Fault {
 	var several *mapd.LoadError
 	if errors.As(err, &several) {
 		return allFaults(several.Errs)
 	}
 	var at *mapd.Error
-	var below *manifest.PositionError // which the packages below return
+	var below *manifest.PositionError // what package mapd's imports return
 	if errors.As(err, &below) {
 		at = (*mapd.Error)(below)
 	}

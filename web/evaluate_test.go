@@ -20,8 +20,8 @@ func evaluated(t *testing.T, question []byte) string {
 	return string(a) + "\n"
 }
 
-// The answer is that of mapd eval, and hack/web.sh compares it with what the program
-// for the browser says under node.
+// The answer is the same as that of mapd eval. hack/web.sh compares it with the answer of the
+// program for browsers, which it runs with node.
 func TestAnswer(t *testing.T) {
 	question, err := os.ReadFile("testdata/question.json")
 	if err != nil {

@@ -43,7 +43,7 @@ func open(t *testing.T, s gallery.State) *Answer {
 	return a
 }
 
-// Every example of the gallery shows what it says.
+// Every example of the gallery has the result that it describes.
 func TestGallery(t *testing.T) {
 	entries, err := gallery.Entries(root)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestGallery(t *testing.T) {
 	}
 }
 
-// trees are the documents of a stream.
+// trees returns the documents of a YAML stream.
 func trees(t *testing.T, text string) []any {
 	t.Helper()
 	var all []any
@@ -105,7 +105,7 @@ func trees(t *testing.T, text string) []any {
 	return all
 }
 
-// changes are those of the only object, in the form of mapd eval -o diff.
+// changes returns the changes of the only object, in the format of mapd eval -o diff.
 func changes(a *Answer) string {
 	var b strings.Builder
 	for _, r := range a.Results {
@@ -134,8 +134,8 @@ func value(v any) string {
 	return string(data)
 }
 
-// The blocks of the tour are those of the cases that it names, whose results other tests
-// hold against Kubernetes; the last block is what TestGallery compares.
+// The blocks of the tour are equal to the cases that it names, whose results other tests compare
+// with Kubernetes. TestGallery checks the last block.
 func TestTour(t *testing.T) {
 	parts, err := gallery.Parts(root)
 	if err != nil {

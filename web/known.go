@@ -2,18 +2,19 @@ package main
 
 import "errors"
 
-// known are texts of earlier questions by their Refs: of many texts one changes with a key, and
-// the others need not be written, sent and read again.
+// known has texts of earlier questions, by their Refs. With each key that a user types, only one
+// text changes; the page sends only the Refs of the others.
 type known struct {
 	texts map[int]string
 	bytes int // of all of them
 }
 
-// errUnknownRef is what the page answers with the whole texts.
+// errUnknownRef is the error for a Ref whose text was dropped. The page then sends the question
+// again with all texts.
 var errUnknownRef = errors.New("a text is not known any more")
 
-// resolve fills in the texts of which a question has only the Refs, and keeps those that have
-// both. When there are too many it forgets those that this question does not have.
+// resolve fills in the texts of which a question has only the Refs, and stores the texts that have
+// a Ref. If it stores too many bytes, it drops the texts that this question does not use.
 func (k *known) resolve(lists ...[]Text) error {
 	for _, list := range lists {
 		for i := range list {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A text that was sent is not sent again, in whichever list and of whichever method.
+// A text that was sent once can be used by its Ref in any list and by any method.
 func TestRefs(t *testing.T) {
 	d := unhurried()
 	call := func(method string, q any) (string, error) {
@@ -41,7 +41,7 @@ func TestRefs(t *testing.T) {
 			t.Errorf("%s: error %v", method, err)
 		}
 	}
-	// Too many texts: those of the question at hand are left.
+	// If there are too many texts, only those of the present question are kept.
 	for i := range 3 {
 		if _, err := call("evaluate", Question{Documents: ref(1, ""), Objects: ref(10+i, "# "+strings.Repeat("a", maxTexts-1000))}); err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestRefs(t *testing.T) {
 	if d.texts.bytes > 2*maxTexts || len(d.texts.texts) != 2 {
 		t.Errorf("%d texts with %d bytes are kept", len(d.texts.texts), d.texts.bytes)
 	}
-	// One text many times is as many texts.
+	// A text that is used many times counts as many times.
 	many := Question{}
 	for range 100_000 {
 		many.Objects = append(many.Objects, Text{Ref: 12})
@@ -63,7 +63,7 @@ func TestRefs(t *testing.T) {
 	}
 }
 
-// Parts of results that nobody wants are left out, and the others are the same.
+// Parts of results that the question does not ask for are left out, and the others are the same.
 func TestOnly(t *testing.T) {
 	q := EvaluateQuestion{Question: Question{Documents: texts(label("p", `"x"`), label("q", `"y"`)), Objects: texts(pod)}}
 	whole := ask[Answer](t, unhurried(), "evaluate", q).Results[0]
@@ -96,7 +96,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// A policy that is at fault does not hide what the others do, and nothing else is left out.
+// If a policy has a fault, the others still run, and nothing else is left out.
 func TestLeftOut(t *testing.T) {
 	good, other := label("good", `"x"`), mutation("other", `Object{spec: Object.spec{priority: 7}}`)
 	wrong := strings.Replace(label("wrong", `"y"`), "Object{", "Object{{", 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/mapd-project/mapd/internal/lint"
 )
 
-// edit returns the workspace with the documents of a question, but for those that are too
-// large. Only those are set that differ from the ones of the last call.
+// edit returns the workspace with the documents of a question, without those that are longer than
+// language.MaxDocument. It sets only the documents that differ from those of the last call.
 func (d *desk) edit(q *LanguageQuestion) (*language.Workspace, error) {
 	if err := small(q.Documents, q.Objects); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (d *desk) edit(q *LanguageQuestion) (*language.Workspace, error) {
 	return d.workspace, nil
 }
 
-// editing is edit for a question about one document.
+// editing is like edit, for a question about one document.
 func (d *desk) editing(q *DocumentQuestion) (*language.Workspace, error) {
 	w, err := d.edit(&q.LanguageQuestion)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// memory is what the garbage collector works harder for to stay below. hack/web.sh bounds
-// what there is at 1 GiB.
+// memory is the soft memory limit of the garbage collector. It is below the hard limit of 1 GiB
+// that hack/web.sh sets.
 const memory = 800 << 20
 
 // main sets globalThis.mapd to an object with one function, call(method, params):
@@ -33,13 +33,14 @@ func main() {
 			var settle js.Func
 			settle = js.FuncOf(func(_ js.Value, args []js.Value) any {
 				settle.Release()
-				// Not on the stack of the event: an answer may have to wait for a file.
+				// In a goroutine, since an event handler must not block, and the call may wait for a
+				// file.
 				go func() {
 					before := s.begin()
 					answer, err := d.call(context.Background(), method, []byte(params))
 					if after, missing := s.failures(); after > before {
 						err = missing
-						d = pageDesk() // what the old one keeps may have been made without the file
+						d = pageDesk() // the old desk may have results that lack the file
 					}
 					if err != nil {
 						args[1].Invoke(js.Global().Get("Error").New(err.Error()))
@@ -52,7 +53,7 @@ func main() {
 			return js.Global().Get("Promise").New(settle)
 		}),
 	})
-	select {} // the function is called until the page goes
+	select {} // the page can call the function until it is closed
 }
 
 func pageDesk() *desk {

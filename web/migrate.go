@@ -12,7 +12,7 @@ import (
 	"github.com/mapd-project/mapd/internal/gatekeeper/translate"
 )
 
-// mutators reads what mapd migrate gatekeeper reads.
+// mutators reads the input of mapd migrate gatekeeper from texts.
 func mutators(texts []Text) (*migrate.Input, []Fault) {
 	if err := small(texts); err != nil {
 		return nil, faults(err)
@@ -95,6 +95,5 @@ func (d *desk) verify(ctx context.Context, q VerifyQuestion) (*VerifyAnswer, err
 	return a, nil
 }
 
-// generated is how many objects are generated for a comparison if nobody says another
-// number.
+// generated is the default number of objects that are generated for a comparison.
 const generated = 200

@@ -8,7 +8,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/mapd"
 )
 
-// orders runs the policies that each object meets in other orders.
+// orders runs the policies that match each object in other orders.
 func (d *desk) orders(ctx context.Context, q OrdersQuestion) (*OrdersAnswer, error) {
 	if q.Limit < 0 || q.Limit > maxOrders {
 		return nil, fmt.Errorf("limit: want 1 to %d, or nothing", maxOrders)

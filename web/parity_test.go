@@ -20,7 +20,7 @@ import (
 	"github.com/mapd-project/mapd/web/gallery"
 )
 
-// A line is a call of a method, as testdata/run.js reads it.
+// A line is a call of a method in the format that testdata/run.js reads.
 type line struct{ name, method, params string }
 
 func lineOf(t *testing.T, name, method string, params any) line {
@@ -32,12 +32,12 @@ func lineOf(t *testing.T, name, method string, params any) line {
 	return line{name, method, string(data)}
 }
 
-// sameSpace undoes what google.golang.org/protobuf does so that nobody compares its errors:
-// the space after "proto:" differs from one program to another.
+// sameSpace makes errors of google.golang.org/protobuf comparable. That module deliberately varies
+// the space after "proto:" from one program to another.
 var sameSpace = strings.NewReplacer("proto:\u00a0", "proto: ")
 
-// sortedReads returns a line with the values of each read of a trace sorted. A macro over a
-// map reads its keys in any order, which is another each time the same program runs.
+// sortedReads returns a line with the values of each read of a trace sorted. A CEL macro over a
+// map reads its keys in an order that differs each time.
 func sortedReads(line string) string {
 	var answer any
 	d := json.NewDecoder(strings.NewReader(sameSpace.Replace(line)))
@@ -75,9 +75,10 @@ func sortedReads(line string) string {
 	return text(answer)
 }
 
-// TestParity asks the program for a browser, which hack/web.sh has built in the directory
-// MAPD_WEB and runs under node, what it asks the same code here, and wants the same bytes:
-// all of test/cases but what needs the world, the gallery, and calls of each method.
+// TestParity calls the program for browsers, which hack/web.sh has built in the directory MAPD_WEB
+// and which runs under node, and the same code here, and compares the answers byte by byte. The
+// calls are test/cases, except those that need something outside of the program, the gallery, and
+// a few calls of each method.
 func TestParity(t *testing.T) {
 	dir := os.Getenv("MAPD_WEB")
 	if dir == "" {
@@ -98,7 +99,7 @@ func TestParity(t *testing.T) {
 			n.write(l)
 		}
 	}()
-	// The two work side by side.
+	// Both programs work at the same time.
 	d, verdicts := unhurried(), map[string]int{}
 	for _, l := range lines {
 		want := answerLine(t, d, l, verdicts)
@@ -122,7 +123,7 @@ func TestParity(t *testing.T) {
 	t.Logf("%d calls, %d of them cases, have the same answers: %v", len(lines), cases, verdicts)
 }
 
-// A call that needs a schema that cannot be had fails, and the next one asks again.
+// A call that needs a schema that cannot be read fails, and the next call asks for it again.
 func TestMissingSchema(t *testing.T) {
 	built := os.Getenv("MAPD_WEB")
 	if built == "" {
@@ -144,7 +145,8 @@ func TestMissingSchema(t *testing.T) {
 	}
 }
 
-// A hover without the descriptions has the type alone, and the next one asks again.
+// If the descriptions cannot be read, a hover has only the type, and the next one asks for them
+// again.
 func TestMissingDescriptions(t *testing.T) {
 	built := os.Getenv("MAPD_WEB")
 	if built == "" {
@@ -184,7 +186,7 @@ func TestMissingDescriptions(t *testing.T) {
 	}
 }
 
-// programIn returns a directory with the program and none of its files.
+// programIn returns a directory with the program, but without its files of schemas.
 func programIn(t *testing.T, built string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -196,7 +198,7 @@ func programIn(t *testing.T, built string) string {
 	return dir
 }
 
-// node is testdata/run.js.
+// node is a running testdata/run.js.
 type node struct {
 	in   io.WriteCloser
 	out  *bufio.Reader
@@ -229,7 +231,7 @@ func startNode(t *testing.T, dir string) *node {
 	return n
 }
 
-// write asks for a call. If node has ended, read says so.
+// write sends a call. It ignores errors: if node has ended, read reports that.
 func (n *node) write(l line) { _, _ = fmt.Fprintf(n.in, "%s %s\n", l.method, l.params) }
 
 // read returns the next answer.
@@ -242,7 +244,7 @@ func (n *node) read(t *testing.T) string {
 	return got
 }
 
-// answerLine is the answer as run.js prints it.
+// answerLine returns the answer in the format that run.js prints.
 func answerLine(t *testing.T, d *desk, l line, verdicts map[string]int) string {
 	t.Helper()
 	answer, err := d.call(t.Context(), l.method, []byte(l.params))
@@ -261,7 +263,7 @@ func answerLine(t *testing.T, d *desk, l line, verdicts map[string]int) string {
 	return string(answer) + "\n"
 }
 
-// caseLines are the cases of test/cases.
+// caseLines returns calls for the cases of test/cases.
 func caseLines(t *testing.T) (lines []line) {
 	var leftOut []string
 	for _, c := range cases.All(t) {
@@ -313,7 +315,7 @@ func textsOf(t *testing.T, name string, objects ...*unstructured.Unstructured) [
 	return []Text{{Name: name, Text: b.String()}}
 }
 
-// galleryLines are the entries of the gallery, with all that can be asked about them.
+// galleryLines returns calls for the entries of the gallery, of all methods that apply to them.
 func galleryLines(t *testing.T) (lines []line) {
 	entries, err := gallery.Entries(root)
 	if err != nil {
@@ -328,7 +330,7 @@ func galleryLines(t *testing.T) (lines []line) {
 		if err := json.Unmarshal(data, &q.Question); err != nil {
 			t.Fatal(err)
 		}
-		// CEL goes through the map of this one in any order, here as well, and a trace shows it.
+		// CEL reads the map of this entry in random order, in both programs, and a trace shows that.
 		q.Trace, q.WhyNot = e.Name != "team-annotations", true
 		lines = append(lines, lineOf(t, e.Name, "evaluate", q))
 	}
@@ -337,7 +339,7 @@ func galleryLines(t *testing.T) (lines []line) {
 
 const betaLine = "an object of a beta version"
 
-// methodLines are a few calls of each method but evaluate.
+// methodLines returns a few calls of each method except evaluate.
 func methodLines(t *testing.T) (lines []line) {
 	policy := label("p", `object.metadata.?labels["team"].orValue("none")`)
 	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: widgets.ex.io}\nspec:\n  group: ex.io\n  scope: Namespaced\n  names: {plural: widgets, kind: Widget}\n  versions:\n  - name: v1\n    served: true\n    storage: true\n    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, default: 3}}}}}}\n"

@@ -14,8 +14,8 @@ import (
 
 var edits = flag.Int("edits", 50, "how many random edits TestRandomEdits makes of each seed")
 
-// What a desk keeps from one call to the next changes no answer: random edits get the
-// answers of a desk that was asked nothing before.
+// What a desk reuses of earlier calls changes no answer: after random edits, it answers as a new
+// desk does.
 func TestRandomEdits(t *testing.T) {
 	var questions []EvaluateQuestion
 	for _, l := range append(caseLines(t), galleryLines(t)...) {
@@ -34,7 +34,7 @@ func TestRandomEdits(t *testing.T) {
 			for i := range *edits {
 				if i%10 == 0 {
 					q = questions[r.IntN(len(questions))]
-					q.Trace = false // the order of reads of a map
+					q.Trace = false // the order in which the keys of a map are read is random
 				}
 				params, err := json.Marshal(q)
 				if err != nil {

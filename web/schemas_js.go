@@ -20,11 +20,11 @@ type schemas struct {
 	mu          sync.Mutex
 	failed      int
 	last        error
-	undescribed error // why a description could not be had since a call began
+	undescribed error // why a file of descriptions could not be read during the present call
 }
 
-// read returns a file for which it waits. globalThis.mapdSchema(name) is a promise of a
-// Uint8Array with what gzip made of it.
+// read waits for a file and returns it. globalThis.mapdSchema(name) returns a promise of a
+// Uint8Array with the file compressed by gzip.
 func (s *schemas) read(name string) ([]byte, error) {
 	data, err := fetch(name)
 	if err != nil {
@@ -37,17 +37,17 @@ func (s *schemas) read(name string) ([]byte, error) {
 	return data, err
 }
 
-// failures returns how many files could not be had so far, and why the last could not. A
-// call during which the number grew has no answer, whatever was made of the failure: a
-// policy whose schema is missing must not look like one that fails.
+// failures returns how many files could not be read so far, and the last error. If the number grew
+// during a call, the call must return that error and not its answer: otherwise a policy whose
+// schema could not be read would look like one that fails.
 func (s *schemas) failures() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed, s.last
 }
 
-// describe returns a file of descriptions for which it waits. After one that could not be had
-// it asks for no other until the next call begins: a call is to wait for one at most.
+// describe waits for a file of descriptions and returns it. If a file could not be read, describe
+// asks for no other one until the next call begins, so that a call waits in vain at most once.
 func (s *schemas) describe(name string) ([]byte, error) {
 	s.mu.Lock()
 	err := s.undescribed
@@ -62,7 +62,7 @@ func (s *schemas) describe(name string) ([]byte, error) {
 	return data, err
 }
 
-// begin says that a call begins, and returns how many schemas could not be had so far.
+// begin must be called when a call begins. It returns how many schemas could not be read so far.
 func (s *schemas) begin() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 // suiteFile is the name by which mapd test finds a suite.
 const suiteFile = "mapd-test.yaml"
 
-// suite returns a suite with a case for each object of a question, which expects what
-// comes out now, and the files that it names.
+// suite returns a suite with a case for each object of a question, which expects the present
+// result, and the files that the suite names.
 func (d *desk) suite(ctx context.Context, q Question) (*SuiteAnswer, error) {
 	r, wrong := d.read(ctx, &q, false)
 	if wrong != nil {
@@ -77,7 +77,7 @@ func (d *desk) suite(ctx context.Context, q Question) (*SuiteAnswer, error) {
 	return a, nil
 }
 
-// testCase returns a case but for its name.
+// testCase returns a case without its name.
 func (r *read) testCase(ctx context.Context, q *Question, o object) ([]cases.Field, error) {
 	if o.fault != nil {
 		return nil, errors.New(o.fault.Message)
@@ -136,8 +136,7 @@ func anys(list []string) []any {
 	return out
 }
 
-// fileName returns a name for a file that is not taken and that stays in its directory, as
-// like to name as can be.
+// fileName returns a name for a file that is similar to name, is not taken, and has no directory.
 func fileName(name string, taken map[string]bool) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' {

@@ -75,7 +75,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// Every example can be taken home.
+// The suite made from each example passes.
 func TestSuiteOfGallery(t *testing.T) {
 	entries, err := gallery.Entries(root)
 	if err != nil {
@@ -85,7 +85,7 @@ func TestSuiteOfGallery(t *testing.T) {
 		q := question(t, e.State)
 		a := ask[SuiteAnswer](t, unhurried(), "suite", q)
 		switch e.Name {
-		case "external-data", "kubewarden": // nobody asks a provider or runs a module here
+		case "external-data", "kubewarden": // no provider is asked and no module runs here
 			if len(a.Errors) != 1 {
 				t.Errorf("%s: errors %v", e.Name, a.Errors)
 			}

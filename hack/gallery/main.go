@@ -1,8 +1,8 @@
 // Command gallery writes the examples of the playground: gallery SITE BLOCKS.
 //
-// SITE/gallery gets the entries of the gallery, and the file BLOCKS the states of the
-// blocks of the documentation that can be opened in the playground. It is run in the
-// root of the repository; see hack/web.sh.
+// It writes the entries of the gallery to SITE/gallery, and the states of the documentation's
+// blocks that can be opened in the playground to the file BLOCKS. It must run in the root of the
+// repository; see hack/web.sh.
 package main
 
 import (

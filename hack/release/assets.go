@@ -19,7 +19,7 @@ import (
 
 const repository = "https://github.com/mapd-project/mapd"
 
-// kubectl asks this program to complete the words after "kubectl mapd".
+// completer is the program that kubectl runs to complete the words after "kubectl mapd".
 //
 //go:embed kubectl_complete-mapd
 var completer []byte
@@ -64,8 +64,8 @@ func pack(base, goos string, binary []byte, modified time.Time) (name string, da
 // packageLock names the npm packages of the playground.
 const packageLock = "web/app/package-lock.json"
 
-// npm returns the packages of a package-lock.json that are bundled into the playground's
-// site, by name and version. Those that only build it are not.
+// npm returns the packages of a package-lock.json that are bundled into the playground's site, by
+// name and version. It leaves out packages that are only used to build the site.
 func npm(lock []byte) (map[string]string, error) {
 	var f struct {
 		Packages map[string]struct {
@@ -85,8 +85,8 @@ func npm(lock []byte) (map[string]string, error) {
 	return out, nil
 }
 
-// materials lists the modules that a binary says it is built from, and the packages of
-// the playground if that is in it, in CycloneDX.
+// materials returns a list, in CycloneDX, of the modules in a binary's build information, and of
+// the playground's packages if the binary contains the playground.
 func materials(binary []byte, version string, playground bool) ([]byte, error) {
 	var packages map[string]string
 	if playground {
@@ -132,7 +132,7 @@ func materials(binary []byte, version string, playground bool) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// krew returns the manifest by which `kubectl krew install` finds the archives.
+// krew returns the manifest with which `kubectl krew install` finds the archives.
 func krew(version string, archives []archive) ([]byte, error) {
 	var platforms []map[string]any
 	for _, a := range archives {

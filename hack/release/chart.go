@@ -13,8 +13,8 @@ import (
 
 const chartDir = "manifests/chart"
 
-// chart returns the chart as `helm package` packs it, and as the OCI layout of what `helm push`
-// makes of that. The version of the release is that of the chart and of the image.
+// chart returns the chart as the archive that `helm package` writes, and as an OCI layout of what
+// `helm push` would upload. The chart and its image have the version of the release.
 func chart(version string, modified time.Time) ([]file, error) {
 	packed, meta, err := packChart(version, modified)
 	if err != nil {

@@ -1,9 +1,8 @@
-// Command release builds what a release of mapd consists of: for each platform an
-// archive with the static binary; images of the program for clusters, also with Go's
-// FIPS 140-3 module, and the Helm chart, each as an OCI layout; bills of materials of what
-// the programs are made from; the manifest for krew; provenance (in-toto, SLSA) and checksums
-// of all of these, signed if there is a key. The same commit, version, Go and key give the
-// same bytes.
+// Command release builds the files of a release of mapd: for each platform an archive with the
+// static binary; images of the program for clusters, also with Go's FIPS 140-3 module, and the
+// Helm chart, each as an OCI layout; bills of materials of the programs; the manifest for krew;
+// and provenance (in-toto, SLSA) and checksums of all of these, signed if there is a key. The same
+// commit, version, Go and key give the same bytes.
 package main
 
 import (
@@ -57,7 +56,7 @@ func main() {
 	}
 }
 
-// release is one run of the command.
+// release has the options of one run of the command.
 type release struct {
 	version, out string
 	platforms    []string
@@ -71,18 +70,18 @@ type release struct {
 	site  string                                // the folder with the playground's site
 }
 
-// target is what a binary is for.
+// target is what a binary is built for.
 type target struct {
 	goos, goarch string
-	// server is the program for clusters, which only serves. fips has it use Go's FIPS 140-3
-	// module.
+	// server: the program for clusters, which has only the command serve. fips: it uses Go's FIPS
+	// 140-3 module.
 	server, fips bool
 }
 
 // fipsModule is the version of Go's Cryptographic Module: https://go.dev/doc/security/fips140.
 const fipsModule = "v1.0.0"
 
-// description is that of images and of the chart.
+// description is the description of images and of the chart.
 const description = "MutatingAdmissionPolicies for clusters whose API server does not run them"
 
 // siteFiles are files of the site that each binary must have: the page, the names and the
@@ -124,7 +123,7 @@ func (r *release) run(ctx context.Context) error {
 	}
 	commit, err := r.head(ctx)
 	if err != nil && r.key != nil {
-		return err // what is signed has to be true
+		return err // a signed statement must name the commit that was built
 	}
 	licence, err := os.ReadFile("LICENSE")
 	if err != nil {
@@ -226,20 +225,20 @@ func (r *release) run(ctx context.Context) error {
 	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), sums.Bytes(), 0o666)
 }
 
-// program is what is made of one build.
+// program is the result of one build.
 type program struct {
 	target
-	files []file // of the release: the archive, if it is in one, and the bill of materials
-	layer layer  // of the image, if it is in one
+	files []file // for the release: the archive, if there is one, and the bill of materials
+	layer layer  // for the image, if there is one
 }
 
-// builds is how many builds run at once. While one links and packs, which keeps one processor
-// busy, the other compiles.
+// builds is how many builds run at once. While one links and packs, which uses one processor, the
+// other compiles.
 const builds = 2
 
-// buildAll builds all targets and returns what each of them becomes, in the order of the release:
-// by platform, then by architecture of each image. Builds of one platform share what they
-// compile, so they follow each other; those with the FIPS 140-3 module share less and come last.
+// buildAll builds all targets and returns the results of use, in the order of the release: by
+// platform, then by architecture of each image. Builds of one platform share compiled packages, so
+// they run one after the other; those with the FIPS 140-3 module share less and come last.
 func (r *release) buildAll(ctx context.Context, use func(target, []byte) (*program, error)) ([]*program, error) {
 	var targets []target
 	var chains [][]int
@@ -319,7 +318,7 @@ func (r *release) server(t target, binary, licence []byte, modified time.Time) (
 	return &program{target: t, files: []file{{name: name + "_" + t.goos + "_" + t.goarch + ".cdx.json", data: bill}}, layer: l}, err
 }
 
-// image returns how the names of an image's files begin, and its tag.
+// image returns the prefix of the names of an image's files, and its tag.
 func (r *release) image(fips bool) (name, tag string) {
 	name, tag = "mapd_"+r.version+"_image", r.version
 	if fips {
@@ -354,7 +353,7 @@ func build(ctx context.Context, version string, t target, file string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	fmt.Fprintln(os.Stderr, "release: built", t) // all take half an hour where nothing was compiled before
+	fmt.Fprintln(os.Stderr, "release: built", t) // shows progress: without a build cache, all builds take half an hour
 	if !t.fips {
 		return nil
 	}
@@ -370,7 +369,7 @@ func build(ctx context.Context, version string, t target, file string) error {
 	return nil
 }
 
-// commitTime is when the commit of this tree was made.
+// commitTime returns the time of the commit that is checked out.
 func commitTime(ctx context.Context) (time.Time, error) {
 	out, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct").Output()
 	if err != nil {

@@ -22,7 +22,7 @@ type file struct {
 	data []byte
 }
 
-// tarball returns files as a tar archive whose bytes depend on nothing else.
+// tarball returns files as a tar archive whose bytes depend only on the arguments.
 func tarball(files []file, modified time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -48,11 +48,11 @@ func compress(data []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// imageRepository is what the manifests and the chart call the image.
+// imageRepository is the name of the image in the manifests and the chart.
 const imageRepository = "ghcr.io/mapd-project/mapd"
 
-// layout is an OCI image layout in a tar archive, which podman, skopeo, oras and ctr read, and
-// docker if manifest.json is in it, too.
+// layout is an OCI image layout in a tar archive. podman, skopeo, oras and ctr can read it; docker
+// can if it also contains manifest.json.
 type layout struct {
 	files []file
 	there map[digest.Digest]bool
@@ -79,16 +79,17 @@ func (l *layout) addJSON(mediaType string, v any) (ocispec.Descriptor, error) {
 	return l.add(mediaType, text), err
 }
 
-// dockerImage is an image in manifest.json, which docker reads where it keeps images itself and
-// not in containerd.
+// dockerImage is an image in manifest.json. docker reads that file if it stores images itself
+// instead of in containerd.
 type dockerImage struct {
 	Config   string
 	RepoTags []string
 	Layers   []string
 }
 
-// tar returns the layout with a top under a tag. name is what those who load an image call it:
-// without it podman says localhost/TAG:latest, and ctr import-DATE:TAG.
+// tar returns the layout, whose index has the descriptor top with a tag. name is the name that an
+// image gets when it is loaded: without it podman uses localhost/TAG:latest, and ctr
+// import-DATE:TAG.
 func (l *layout) tar(top ocispec.Descriptor, tag, name string, docker []dockerImage, modified time.Time) ([]byte, error) {
 	top.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
 	if name != "" {
@@ -115,7 +116,7 @@ func (l *layout) tar(top ocispec.Descriptor, tag, name string, docker []dockerIm
 // layer is a layer of an image.
 type layer struct {
 	packed []byte
-	diffID digest.Digest // of what is packed
+	diffID digest.Digest // the digest of the layer before compression
 }
 
 func newLayer(files []file, modified time.Time) (layer, error) {
@@ -127,8 +128,8 @@ func newLayer(files []file, modified time.Time) (layer, error) {
 	return layer{packed, digest.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256(plain)))}, err
 }
 
-// image returns an image of programs for linux by architecture, in their order. It is what
-// Dockerfile makes: the program and its licence, run by a user that is not root.
+// image returns an image of programs for Linux, one for each architecture, in their order. It is
+// like that of Dockerfile: the program and its licence, run by a user that is not root.
 func image(version, tag string, programs []*program, modified time.Time) ([]byte, error) {
 	var l layout
 	var manifests []ocispec.Descriptor
@@ -175,7 +176,8 @@ const (
 	chartLayerType  = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-// chartArtifact returns a packed chart as what `helm push` makes of it. meta is its Chart.yaml.
+// chartArtifact returns a packed chart as the artifact that `helm push` uploads. meta is its
+// Chart.yaml.
 func chartArtifact(packed []byte, meta map[string]any, modified time.Time) ([]byte, error) {
 	var l layout
 	config, err := l.addJSON(chartConfigType, meta)

@@ -16,7 +16,7 @@ type artifact struct {
 }
 
 // statement is an in-toto statement with SLSA provenance: https://slsa.dev/spec/v1.0/provenance.
-// It has no times, so that the same release again gives the same bytes.
+// It has no times, so that building the same release again gives the same bytes.
 type statement struct {
 	Type          string     `json:"_type"`
 	Subject       []artifact `json:"subject"`
@@ -63,7 +63,7 @@ func (r *release) provenance(subjects []artifact, commit string) ([]byte, error)
 	return json.Marshal(s)
 }
 
-// head returns the commit of this tree, and an error if the tree has changes that are in no commit.
+// head returns the commit that is checked out, or an error if there are uncommitted changes.
 func head(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/mapd-project/mapd/test/hammer"
 )
 
-// makeRelease makes a release whose binaries are this test's, with the files of the site
-// that embedded names.
+// makeRelease makes a release with this test's program as the binary, and with the files of the
+// site that embedded names.
 func makeRelease(t *testing.T, version string, key *ecdsa.PrivateKey, embedded ...string) (string, error) {
 	t.Helper()
 	out, site := filepath.Join(t.TempDir(), "dist"), t.TempDir()
@@ -47,7 +47,7 @@ func makeRelease(t *testing.T, version string, key *ecdsa.PrivateKey, embedded .
 			if err != nil {
 				return err
 			}
-			if t.server { // whose bytes differ by target
+			if t.server { // each server gets other bytes
 				binary = fmt.Appendf(binary, "%+v\n", t)
 			}
 			for _, name := range embedded {
@@ -78,7 +78,7 @@ func read(t *testing.T, dir string) map[string][]byte {
 	return files
 }
 
-// unpack returns the names and modes of what is in an archive.
+// unpack returns the names and modes of the files in an archive.
 func unpack(t *testing.T, name string, data []byte) []string {
 	t.Helper()
 	var out []string

@@ -14,7 +14,8 @@ import (
 	"os"
 )
 
-// readKey reads a private key: ECDSA on P-256 without a passphrase, as cosign and openssl know it.
+// readKey reads a private key, ECDSA on P-256 without a passphrase, in the formats of cosign and
+// openssl.
 func readKey(name string) (*ecdsa.PrivateKey, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -65,7 +66,7 @@ type signature struct {
 
 const statementType = "application/vnd.in-toto+json"
 
-// encoded returns what a DSSE signature is about.
+// encoded returns the bytes that a DSSE signature signs.
 func encoded(payloadType string, payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
 }
@@ -78,8 +79,8 @@ func enclose(key *ecdsa.PrivateKey, statement []byte) (*envelope, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The name of a key may be empty. cosign skips a signature whose key it names otherwise,
-		// and itself writes none.
+		// The key's name is left empty, which DSSE permits: cosign writes none, and skips a signature
+		// with another name than it expects.
 		e.Signatures = append(e.Signatures, signature{Sig: s})
 	}
 	return e, nil
@@ -94,7 +95,8 @@ type bundle struct {
 			Hint string `json:"hint"`
 		} `json:"publicKey"`
 	} `json:"verificationMaterial"`
-	// One of both: about a file that is elsewhere, or with what it is about.
+	// One of the two is set: a signature of another file, or an envelope that contains the signed
+	// statement.
 	Message  *message  `json:"messageSignature,omitempty"`
 	Envelope *envelope `json:"dsseEnvelope,omitempty"`
 }
@@ -107,9 +109,9 @@ type message struct {
 	Signature []byte `json:"signature"`
 }
 
-// signatures returns what is signed of a release besides the provenance, by the names of files:
-// the signature of SHA256SUMS alone, as openssl takes it, and as a bundle, and the provenance as a
-// bundle.
+// signatures returns the files of a release with signatures, by name, except the provenance's
+// envelope itself: the signature of SHA256SUMS for openssl, the same as a bundle, and the
+// provenance as a bundle.
 func (r *release) signatures(sums []byte, provenance *envelope) (map[string][]byte, error) {
 	text, err := sign(r.key, sums)
 	if err != nil {

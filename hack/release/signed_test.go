@@ -34,7 +34,7 @@ import (
 	"github.com/mapd-project/mapd/test/hammer"
 )
 
-// newKey returns a key and the file that it is read from.
+// newKey returns a key and the name of a file with it.
 func newKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -150,7 +150,8 @@ func TestSigned(t *testing.T) {
 }
 
 // verifyAsDocumented runs the commands of a section of docs/operate/verify.md in the release's
-// directory, and sees that they fail for each file that they are about once it was changed.
+// directory. It checks that they succeed, and that they fail after each of the files in about was
+// changed.
 func verifyAsDocumented(t *testing.T, key *ecdsa.PrivateKey, dir, program string, about ...string) {
 	if _, err := exec.LookPath(program); err != nil {
 		t.Skip(program, "is not there")
@@ -191,7 +192,7 @@ func verifyAsDocumented(t *testing.T, key *ecdsa.PrivateKey, dir, program string
 		if err != nil {
 			t.Fatal(err)
 		}
-		// In the midst of the payload, so that the envelope can still be read.
+		// The change is in the middle of the payload, so that the envelope can still be read.
 		changed := slices.Clone(was)
 		if at := len(was) / 2; changed[at] == 'A' {
 			changed[at] = 'B'
@@ -210,7 +211,7 @@ func verifyAsDocumented(t *testing.T, key *ecdsa.PrivateKey, dir, program string
 	}
 }
 
-// With a key, nothing is made of a tree that is no commit, and a key of another kind is refused.
+// With a key, a tree with uncommitted changes is refused, and so is a key of another kind.
 func TestSignedRefuses(t *testing.T) {
 	key, _ := newKey(t)
 	t.Chdir("../..")
@@ -244,8 +245,8 @@ func TestSignedRefuses(t *testing.T) {
 	}
 }
 
-// testLayouts sees that the images and the chart are OCI layouts that oras reads: an index of
-// two platforms with the server of each, and what `helm push` makes of the chart.
+// testLayouts checks that the images and the chart are OCI layouts that oras can read: an index of
+// two platforms with the server for each, and the artifact that `helm push` would upload.
 func testLayouts(t *testing.T, dir string) {
 	licence, err := os.ReadFile("LICENSE")
 	if err != nil {

@@ -1,6 +1,6 @@
 // Command wasmlimit bounds the memory of a WebAssembly program: wasmlimit FILE BYTES. The Go
-// linker gives none, so a program could take 4 GiB of a browser. One that needs more than
-// BYTES ends as Go programs do that are out of memory.
+// linker sets no bound, so a program could use 4 GiB in a browser. A program that needs more than
+// BYTES ends like any Go program that is out of memory.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-const page = 64 << 10 // the unit of memories
+const page = 64 << 10 // the unit in which WebAssembly counts memory, in bytes
 
 func main() {
 	log.SetFlags(0)
@@ -55,8 +55,8 @@ func limit(program []byte, most uint64) ([]byte, error) {
 		if rest = rest[1+n+int(size):]; id != 5 {
 			continue
 		}
-		// One memory, with or without a bound: 0 and how much there is at first, or 1,
-		// that and the bound.
+		// There must be one memory. It is written as 0 and its initial size, or as 1, its initial
+		// size and its bound.
 		if len(section) < 3 || section[0] != 1 || section[1] > 1 {
 			return nil, fmt.Errorf("the memories are %x, want one", section)
 		}

@@ -1,8 +1,8 @@
-// Package attack does to a webhook what a hostile peer would: it holds bodies,
-// headers and connections, sends reviews that cost far more than their length, and
-// makes policies evaluate the worst that bounds let through ([Policies]).
-// It sends to loopback addresses only. What becomes of the process is for the
-// caller to look at; that others are served meanwhile is what a Bystander sees.
+// Package attack attacks a webhook as a hostile client would: it keeps bodies, headers and
+// connections unfinished, sends reviews that cost far more than their length, and makes policies
+// do the most expensive work that the bounds allow ([Policies]). It sends to loopback addresses
+// only. The caller checks the webhook's process; a Bystander checks that other clients are served
+// meanwhile.
 package attack
 
 import (
@@ -31,7 +31,7 @@ type Target struct {
 	Roots *x509.CertPool
 }
 
-// check refuses to attack anybody else's machine.
+// check returns an error unless the address is a loopback address.
 func (t Target) check() error {
 	host, _, err := net.SplitHostPort(t.Addr)
 	if err != nil {
@@ -47,7 +47,7 @@ func (t Target) check() error {
 type Attack struct {
 	Name        string
 	Connections int
-	// one runs on one connection after the other until ctx is done.
+	// one attacks through one connection at a time until ctx is done.
 	one func(ctx context.Context, t Target, o *Outcome)
 }
 
@@ -61,21 +61,21 @@ type Outcome struct {
 	denied map[string]int
 }
 
-// Codes returns how many answers there were by code.
+// Codes returns the number of answers by HTTP code.
 func (o *Outcome) Codes() map[int]int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return maps.Clone(o.codes)
 }
 
-// Denied returns how many reviews a policy's error denied, by message.
+// Denied returns the number of reviews that were denied, by message.
 func (o *Outcome) Denied() map[string]int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return maps.Clone(o.denied)
 }
 
-// decided notes an answer by its beginning.
+// decided counts an answer with code 200, of which it gets the beginning.
 func (o *Outcome) decided(answer string) {
 	if strings.Contains(answer, `"allowed":true`) {
 		return
@@ -196,7 +196,7 @@ func answer(conn net.Conn, o *Outcome) {
 		o.ended()
 		return
 	}
-	_, _ = io.Copy(io.Discard, resp.Body) // only the code is of interest
+	_, _ = io.Copy(io.Discard, resp.Body) // only the code matters
 	resp.Body.Close()
 	o.answered(resp.StatusCode)
 }
@@ -221,8 +221,8 @@ func sends(body func() []byte, more string) func(context.Context, Target, *Outco
 	}
 }
 
-// holds returns an attack that opens a connection, begins with something and then
-// does no more than send a byte now and then, until the server ends it.
+// holds returns an attack that opens a connection, sends what begin returns, and then only sends
+// then from time to time, until the server closes the connection.
 func holds(encrypted bool, begin func(Target) []byte, then string) func(context.Context, Target, *Outcome) {
 	return func(ctx context.Context, t Target, o *Outcome) {
 		open := dial
@@ -255,8 +255,8 @@ func holds(encrypted bool, begin func(Target) []byte, then string) func(context.
 
 const mib = 1 << 20
 
-// review is an AdmissionReview of about size bytes whose object is what object
-// makes.
+// review returns an AdmissionReview of about size bytes. Its object is what the function object
+// returns.
 func review(size int, object func(size int) string) []byte {
 	const head = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"ConfigMap"},` +
 		`"resource":{"group":"","version":"v1","resource":"configmaps"},"name":"a","namespace":"default","operation":"CREATE","userInfo":{"username":"a"},"object":`
@@ -274,15 +274,15 @@ func repeated(before, part, last, after string) func(int) string {
 	}
 }
 
-// deep nests a kilobyte short of what decoders allow, again and again.
+// deep returns values that are nested almost as deeply as decoders allow, one after the other.
 func deep(size int) string {
 	const depth = 9_900
 	one := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
 	return repeated(`"x":[`, one+",", "1", "]")(size)
 }
 
-// duplicates is an envelope that names a field again and again, which only the
-// decoder of sigs.k8s.io reads.
+// duplicates returns an AdmissionReview that has the same field many times. Only the decoder of
+// sigs.k8s.io accepts that.
 func duplicates(size int) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","object":{}`)
@@ -293,14 +293,13 @@ func duplicates(size int) []byte {
 	return b.Bytes()
 }
 
-// groups is a user in very many groups.
+// groups returns a review with a user in very many groups.
 func groups(size int) []byte {
 	return bytes.Replace(review(300, func(int) string { return named(`"data":{}`) }), []byte(`"username":"a"`),
 		[]byte(`"username":"a","groups":[`+strings.Repeat(`"a",`, size/4)+`"a"]`), 1)
 }
 
-// All are the attacks, each with the number of connections that it makes on its
-// own.
+// All are all attacks, each with the number of connections that it makes by default.
 var All = slices.Concat(Requests, Evaluations)
 
 // Requests are the attacks that need no policy.
@@ -391,27 +390,27 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Bystander sends usual reviews, one after the other, and counts how they fare. As
-// an API server does, it comes back after 429, and tries a connection again that
-// broke before anything was answered; what fails for longer than patience is lost.
+// Bystander sends usual reviews, one after the other, and counts the outcomes. Like an API server,
+// it repeats a review after code 429, or if the connection broke before an answer. A review that
+// fails for longer than patience counts as lost.
 type Bystander struct {
 	Target   Target
 	Patience time.Duration
 	// Fresh makes a new connection for each review.
 	Fresh bool
-	// From is the loopback address to send from; the attackers' if empty.
+	// From is the loopback address to send from. If it is empty, it is that of the attackers.
 	From string
 	Body []byte
 
-	Took []time.Duration // of each review that was answered 200, waiting included
+	Took []time.Duration // the time of each review that was answered with 200, with its repetitions
 	Lost []error
-	// Again is how often a review had to be sent once more.
+	// Again counts how often a review was repeated.
 	Again int
 
 	served atomic.Int64
 }
 
-// Served returns how many reviews were answered 200 so far, also while Run runs.
+// Served returns how many reviews were answered with 200 so far. It may be called while Run runs.
 func (b *Bystander) Served() int64 { return b.served.Load() }
 
 // Run sends reviews until ctx is done.
@@ -478,10 +477,10 @@ func (b *Bystander) try(ctx context.Context, client *http.Client) (int, error) {
 	return resp.StatusCode, err
 }
 
-// Usual is a review as API servers send them.
+// Usual returns a small review such as API servers send.
 func Usual() []byte { return review(400, func(int) string { return named(`"data":{"a":"b"}`) }) }
 
-// Quantile returns the q-th part of the longest times, such as 0.99.
+// Quantile returns the q-quantile of Took; for example, q is 0.99.
 func (b *Bystander) Quantile(q float64) time.Duration {
 	if len(b.Took) == 0 {
 		return 0

@@ -14,23 +14,22 @@ import (
 	"sync"
 )
 
-// group is the API group of what the attackers write: one resource for each attack.
+// group is the API group of the objects that attackers send: one resource for each attack.
 const group = "attack.example.com"
 
-// expensive is an attack by evaluation: policies that bounds let through and that
-// do the worst they can with what is sent. They match nothing else.
+// expensive is an attack by evaluation: policies that the bounds allow and that do the most
+// expensive work possible with the object that is sent. They match nothing else.
 type expensive struct {
 	name      string
 	variables []string      // name=expression, of each policy
-	patches   []string      // of one policy each
-	content   func() string // of the object
-	// of is the kind of the object, nothing for one of group, and called its name.
+	patches   []string      // each becomes one policy
+	content   func() string // returns the fields of the object
+	// of is the kind of the object; the zero value means a kind of group. called is its name.
 	of     builtin
 	called string
 }
 
-// builtin is a kind whose fields have types, so that what patches write there is read as
-// these.
+// builtin is a kind whose fields have types, so that values from patches are converted to these.
 type builtin struct{ group, version, kind, resource string }
 
 // host is an object with a container, whose memory is a quantity.
@@ -59,7 +58,7 @@ spec:
   parameters: {assign: {fromMetadata: {field: name}}}
 `
 
-// where is a patch if an expression holds.
+// where returns an expression for a patch that is made if expr is true.
 func where(expr string) string {
 	return expr + ` ? [JSONPatch{op: "add", path: "/touched", value: true}] : []`
 }
@@ -81,7 +80,7 @@ func numbers(n int) func() string {
 
 func nothing() string { return `"n":1` }
 
-// levels are variables NAME0 to NAMEn, of which each is made of the one before.
+// levels returns the variables NAME0 to NAMEn, of which each uses the one before.
 func levels(name, first string, n int, of func(before string) string) []string {
 	out := []string{name + "0=" + first}
 	for i := range n {
@@ -144,10 +143,10 @@ var expensives = []expensive{
 	}, content: text("text", "a", 1<<10)},
 }
 
-// resource is what attack i writes.
+// resource returns the resource of the objects of attack i.
 func resource(i int) string { return fmt.Sprintf("attacks%d", i) }
 
-// written is the kind of what attack i writes.
+// written returns the kind of the objects of attack i.
 func written(i int) builtin {
 	if of := expensives[i].of; of != (builtin{}) {
 		return of
@@ -222,7 +221,7 @@ func asks(body func() []byte) func(context.Context, Target, *Outcome) {
 			sent := make(chan struct{})
 			go func() {
 				defer close(sent)
-				// The server may refuse a body before its end; the answer tells.
+				// The server may refuse a body before its end; its answer says so.
 				_, _ = io.WriteString(conn, header(t, fmt.Sprintf("Content-Length: %d\r\n\r\n", len(b))))
 				_, _ = conn.Write(b)
 			}()

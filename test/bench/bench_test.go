@@ -16,7 +16,7 @@ import (
 
 var counts = []int{1, 10, 100}
 
-// run measures a side whose answer is right.
+// run checks the answer of a side and measures it.
 func run(b *testing.B, s Side, w *Workload) {
 	b.Helper()
 	if err := Check(b.Context(), s, w); err != nil {
@@ -30,7 +30,8 @@ func run(b *testing.B, s Side, w *Workload) {
 	}
 }
 
-// matching runs a benchmark for each object and count, of the cases that has wants.
+// matching runs a benchmark for each object and each number of policies, for the cases for which
+// has returns true.
 func matching(b *testing.B, side func() Side, has func(*Case) bool) {
 	for _, c := range Cases {
 		for _, o := range Objects {
@@ -43,10 +44,10 @@ func matching(b *testing.B, side func() Side, has func(*Case) bool) {
 	}
 }
 
-// BenchmarkAdmit decides a decoded request by policies that all apply.
+// BenchmarkAdmit decides a decoded request with policies that all apply.
 func BenchmarkAdmit(b *testing.B) { matching(b, Policies, (*Case).HasPolicy) }
 
-// BenchmarkWithout decides it with package quick and without, in turn.
+// BenchmarkWithout does what BenchmarkAdmit does, with and without package quick, in turn.
 func BenchmarkWithout(b *testing.B) {
 	for _, c := range Cases {
 		for _, n := range []int{1, 10, 100} {
@@ -62,12 +63,12 @@ func BenchmarkWithout(b *testing.B) {
 	}
 }
 
-// BenchmarkMutators decides it by Gatekeeper's mutators.
+// BenchmarkMutators does what BenchmarkAdmit does, with Gatekeeper's mutators.
 func BenchmarkMutators(b *testing.B) {
 	matching(b, Mutators, func(c *Case) bool { return !c.HasPolicy() })
 }
 
-// BenchmarkMiss decides a request that no policy is about.
+// BenchmarkMiss decides a request that no policy matches.
 func BenchmarkMiss(b *testing.B) {
 	for _, how := range Misses {
 		for _, n := range []int{0, 100, 10_000} {
@@ -90,7 +91,8 @@ func BenchmarkSelect(b *testing.B) {
 	}
 }
 
-// BenchmarkTenants decides a request that is one tenant's of many.
+// BenchmarkTenants decides a request of one of many tenants, each of which has its own policy or
+// binding.
 func BenchmarkTenants(b *testing.B) {
 	for _, how := range Tenants {
 		for _, n := range []int{10, 10_000} {
@@ -115,16 +117,15 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkRebuild takes in a change of one policy of many, and the first request
-// after it.
+// BenchmarkRebuild loads a change of one of many policies, and decides the first request after it.
 func BenchmarkRebuild(b *testing.B) {
 	for _, n := range []int{1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) { run(b, Changed(), Tenant("policies", n, false)) })
 	}
 }
 
-// BenchmarkReview is all that the server does between the body that it reads and
-// the body that it writes. With no policies it is what a webhook costs at least.
+// BenchmarkReview measures all that the server does between reading a body and writing the
+// answer's. Without policies, that is the minimal cost of a webhook.
 func BenchmarkReview(b *testing.B) {
 	for _, o := range Objects {
 		for _, n := range []int{0, 1, 10, 100} {

@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// A Case is one kind of policy, and of mutator if Gatekeeper has one that does the
-// same. The i-th of them works in a place of its own where that is possible.
+// A Case generates policies of one kind, and mutators if Gatekeeper has some with the same effect.
+// If possible, each of them changes a field of its own, which depends on its number i.
 type Case struct {
 	Name string
-	// spec is what the i-th policy's spec has besides its match constraints; nil if
+	// spec returns the spec of the i-th policy without its match constraints. It is nil if
 	// Kubernetes has no such policy.
 	spec func(o *Object, i int) string
-	// params has bindings name a ConfigMap.
+	// params: the bindings have a ConfigMap as their parameter.
 	params bool
-	// mutator is the kind and the spec of the i-th mutator.
+	// mutator returns the kind and the spec of the i-th mutator.
 	mutator func(o *Object, i int) (kind, spec string)
-	// want changes an object as the i-th policy has to.
+	// want makes the change of the i-th policy to an object.
 	want func(o *Object, tree map[string]any, i int)
 }
 
-// HasPolicy and HasMutator say who can run the case.
+// HasPolicy and HasMutator report whether the case has policies, and mutators.
 func (c *Case) HasPolicy() bool  { return c.spec != nil }
 func (c *Case) HasMutator() bool { return c.mutator != nil }
 
-// Cases are all of them, in the order of the table.
+// Cases are all cases, in the order of the table.
 var Cases = []*Case{
 	{
 		Name: "label-jsonpatch",
@@ -118,11 +118,11 @@ var Cases = []*Case{
 	},
 }
 
-// Label is the case for all that does not turn on what a policy does.
+// Label is the case for benchmarks that do not depend on what a policy does.
 var Label = Cases[0]
 
-// Shapes are policies of twenty shapes: what one has compiled does not serve the
-// next.
+// Shapes has policies with twenty different expressions, so that a compiled expression cannot be
+// reused for the next policy.
 var Shapes = &Case{
 	Name: "shapes",
 	spec: func(_ *Object, i int) string {

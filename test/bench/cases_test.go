@@ -15,7 +15,7 @@ import (
 	"github.com/mapd-project/mapd/test/oracle"
 )
 
-// The answers that benchmarks check against are those of Kubernetes and of mapd.
+// Kubernetes and mapd give the results that benchmarks expect.
 func TestCases(t *testing.T) {
 	hammer.Alone(t)
 	for _, c := range append(slices.Clone(Cases), Shapes) {
@@ -82,7 +82,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// Whoever compiles gets other text each time.
+// Sides that compile get a different text each time.
 func TestRenewed(t *testing.T) {
 	for _, c := range append(slices.Clone(Cases), Shapes) {
 		if !c.HasPolicy() {
@@ -110,7 +110,7 @@ func TestRenewed(t *testing.T) {
 	}
 }
 
-// A wrong answer is seen, whatever is wrong with it.
+// Check finds every kind of wrong answer.
 func TestCheck(t *testing.T) {
 	w := Match(Label, Objects[0], 2)
 	w.WantObject.SetLabels(map[string]string{"another": "label"})

@@ -1,8 +1,7 @@
-// Package bench answers one question: what is measured?
+// Package bench has the workloads of `make bench`, each with the correct result, and the code that
+// measures mapd with them.
 //
-// It has the workloads of `make bench` as data, each with the answer that is
-// right, and mapd's part of them. The program that puts Kubernetes and Gatekeeper
-// beside mapd is in test/gatekeeper/bench, because only that module may import
-// Gatekeeper; this package's own benchmarks are mapd's rows of its tables, and
-// what `make bench-compare` runs on two commits.
+// The program that also measures Kubernetes and Gatekeeper is in test/gatekeeper/bench, because
+// only that module may import Gatekeeper. The benchmarks of this package are mapd's rows in the
+// tables of that program, and what `make bench-compare` runs on two commits.
 package bench

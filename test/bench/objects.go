@@ -10,7 +10,7 @@ import (
 	"github.com/mapd-project/mapd/test/cases"
 )
 
-// An Object is what a request is about.
+// An Object is the object of a request.
 type Object struct {
 	Name     string
 	kind     schema.GroupVersionKind
@@ -19,8 +19,8 @@ type Object struct {
 	tree     *unstructured.Unstructured
 }
 
-// Objects are small and big as the goals of the project mean it: 3 containers, and
-// 20 with 40 variables each. All have managed fields, as a server sends them.
+// Objects are the small and the big ones of the project's goals: with 3 containers, and with 20
+// that have 40 environment variables each. All have managedFields, as a server sends them.
 var Objects = []*Object{
 	object("small", "pods", pods.New(3, 0), "spec"),
 	object("big", "pods", pods.New(20, 40), "spec"),
@@ -35,7 +35,7 @@ func object(name, resource string, tree map[string]any, podSpec ...string) *Obje
 	return &Object{Name: name, kind: u.GroupVersionKind(), resource: resource, podSpec: podSpec, tree: u}
 }
 
-// Size is that of the object as JSON.
+// Size returns the size of the object as JSON, in bytes.
 func (o *Object) Size() int {
 	data, err := o.tree.MarshalJSON()
 	if err != nil {
@@ -44,7 +44,7 @@ func (o *Object) Size() int {
 	return len(data)
 }
 
-// Containers is how many it has.
+// Containers returns the number of containers.
 func (o *Object) Containers() int { return len(o.containers(o.tree.Object)) }
 
 func (o *Object) spec(tree map[string]any) map[string]any {
@@ -58,7 +58,7 @@ func (o *Object) containers(tree map[string]any) []any {
 	return o.spec(tree)["containers"].([]any)
 }
 
-// typeName is the Pod spec's in an expression: Object.spec.
+// typeName returns the CEL type of the Pod's spec, such as Object.spec.
 func (o *Object) typeName() string { return "Object." + dots(o.podSpec) }
 
 // applied wraps fields of the Pod's spec into the object around it.

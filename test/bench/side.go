@@ -23,15 +23,15 @@ import (
 	"github.com/mapd-project/mapd/test/subject"
 )
 
-// A Side is one of those that are measured.
+// A Side is an implementation, or a part of one, that is measured.
 type Side interface {
-	// Prepare takes a workload and answers its request.
+	// Prepare loads a workload and returns the result of its request.
 	Prepare(ctx context.Context, w *Workload) (*unstructured.Unstructured, error)
-	// Run does once what is measured, and returns what came of it.
+	// Run does the measured work once and returns its result.
 	Run(ctx context.Context) (any, error)
 }
 
-// Check prepares a side, whose answer must be the right one.
+// Check prepares a side and returns an error if its result is not w.WantObject.
 func Check(ctx context.Context, s Side, w *Workload) error {
 	got, err := s.Prepare(ctx, w)
 	if err != nil {
@@ -53,7 +53,7 @@ type admitter struct {
 // Policies returns the side that decides requests by policies.
 func Policies() Side { return policies(subject.New) }
 
-// CELGo returns the side that does without package quick.
+// CELGo returns the side that decides requests by policies without package quick.
 func CELGo() Side { return policies(subject.CELGo) }
 
 func policies(build func(*cases.Case) (*engine.Engine, error)) Side {
@@ -82,7 +82,7 @@ func (a *admitter) Prepare(ctx context.Context, w *Workload) (*unstructured.Unst
 	return admit(ctx, a.engine, a.spec)
 }
 
-// Run uses a new request each time: what a request memoizes is paid by it.
+// Run uses a new request each time, because a request caches values.
 func (a *admitter) Run(ctx context.Context) (any, error) {
 	d := a.engine.Admit(ctx, subject.Request(a.spec))
 	if d.Status != nil {
@@ -101,11 +101,10 @@ func admit(ctx context.Context, e *engine.Engine, spec *cases.RequestSpec) (*uns
 
 func denied(s *metav1.Status) error { return fmt.Errorf("denied: %s", s.Message) }
 
-// What has been compiled is shared with what compiles to the same. Those that
-// measure compiling therefore do it with other text each time: a comment counts.
+// Compiled expressions are cached by their text. Sides that measure compiling therefore change
+// the text each time, by a comment.
 
-// Compiled returns the side that compiles the first policy of a workload, which
-// has been decoded.
+// Compiled returns the side that compiles the first policy of a workload, after decoding.
 func Compiled() Side { return &compiler{} }
 
 type compiler struct {
@@ -126,7 +125,7 @@ func (c *compiler) Run(context.Context) (any, error) {
 	return mapdpolicy.Compile(renewed(c.policy, fmt.Sprintf("// %d\n", c.turn)), deps)
 }
 
-// renewed is a policy with a comment before each expression.
+// renewed returns a copy of a policy with a comment before each expression.
 func renewed(obj *admissionregistrationv1.MutatingAdmissionPolicy, comment string) *admissionregistrationv1.MutatingAdmissionPolicy {
 	out := *obj
 	out.Spec.Variables = slices.Clone(obj.Spec.Variables)
@@ -149,9 +148,8 @@ func renewed(obj *admissionregistrationv1.MutatingAdmissionPolicy, comment strin
 	return &out
 }
 
-// Loaded returns the side that makes of stored policies and bindings, which are
-// JSON text, an engine that runs them: decode, validate, compile, join, publish,
-// on one core. What came of them is held by the engine.
+// Loaded returns the side that loads stored policies and bindings, which are JSON text, into an
+// engine: it decodes, validates, compiles, joins and publishes them, on one core.
 func Loaded() Side { return &loader{} }
 
 type loader struct {
@@ -194,7 +192,7 @@ func texts(us []*unstructured.Unstructured) ([][]byte, error) {
 
 var deps = mapdpolicy.Deps{Env: subject.Env, Types: subject.Builtin}
 
-// published is what a server holds of its policies.
+// published has what a server keeps of its policies.
 type published struct {
 	policies []*mapdpolicy.Policy
 	bindings []*binding.Binding
@@ -223,7 +221,7 @@ func (l *loader) load() (*published, error) {
 	return p, p.publish()
 }
 
-// publish has the engine run what there is.
+// publish makes the engine run the present policies and bindings.
 func (p *published) publish() error {
 	index, err := binding.NewIndex(p.policies, p.bindings, p.sources)
 	if err == nil {
@@ -232,18 +230,18 @@ func (p *published) publish() error {
 	return err
 }
 
-// anew is the text of a policy with another comment before each expression.
+// anew returns the text of a policy with a comment before each expression, which depends on turn.
 func anew(text []byte, turn int) []byte {
 	return bytes.ReplaceAll(text, []byte(`"expression":"`), fmt.Appendf(nil, `"expression":"// %d\n`, turn))
 }
 
-// read makes of a stored policy what internal/cluster/store makes of it.
+// read compiles a stored policy as internal/cluster/store does.
 func read(text []byte) (*mapdpolicy.Policy, error) {
 	p := compile.NewPolicy(context.Background(), text, compile.Stored, deps)
 	return p.Program, p.Err
 }
 
-// change puts another policy in the place of the i-th, as internal/cluster/store does.
+// change replaces the i-th policy, as internal/cluster/store does.
 func (p *published) change(i int, text []byte) error {
 	compiled, err := read(text)
 	if err != nil {
@@ -253,8 +251,8 @@ func (p *published) change(i int, text []byte) error {
 	return p.publish()
 }
 
-// Changed returns the side that takes in one changed policy among all that are
-// loaded, and decides the first request after that.
+// Changed returns the side that loads one changed policy while the others are loaded, and decides
+// the first request after that.
 func Changed() Side { return &changer{} }
 
 type changer struct {
@@ -288,7 +286,7 @@ func (c *changer) next(ctx context.Context) (*unstructured.Unstructured, error) 
 	return admit(ctx, c.engine, c.spec)
 }
 
-// LoadedMutators returns the side that makes of mutators an engine that runs them.
+// LoadedMutators returns the side that loads mutators into an engine.
 func LoadedMutators() Side { return &mutatorLoader{} }
 
 type mutatorLoader struct {

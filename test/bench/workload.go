@@ -10,11 +10,11 @@ import (
 	"github.com/mapd-project/mapd/test/cases"
 )
 
-// A Workload is policies, or mutators that do the same, and a request for them;
-// its WantObject is the right answer. Who runs it must not modify it.
+// A Workload has policies, or mutators with the same effect, and a request. Its WantObject is the
+// correct result. Sides must not modify it.
 type Workload = cases.Case
 
-// Match is n policies, and mutators if there are such, that all apply.
+// Match returns a workload of n policies, and mutators if the case has some, that all apply.
 func Match(c *Case, o *Object, n int) *Workload {
 	w := request(o, "default")
 	for i := range n {
@@ -30,10 +30,10 @@ func Match(c *Case, o *Object, n int) *Workload {
 	return w
 }
 
-// Misses are the ways in which policies can be about something else.
+// Misses are the reasons why policies do not match a request: its resource, or its namespace.
 var Misses = []string{"resource", "namespace"}
 
-// Miss is n policies and n mutators of which none applies to a small Pod.
+// Miss returns a workload of n policies and n mutators of which none applies to a small Pod.
 func Miss(how string, n int) *Workload {
 	c, o := Label, Objects[0]
 	w := request(o, "default")
@@ -52,9 +52,9 @@ func Miss(how string, n int) *Workload {
 	return w
 }
 
-// Selectors are the ways in which policies, bindings or mutators can select by labels
-// that a request lacks: who selects, where, and how; "few" is ten selectors of all
-// operators.
+// Selectors are the ways in which policies, bindings or mutators can select by labels that the
+// request does not have: which of them selects, whether by labels of the object or its Namespace,
+// and with which selectors; "few" means ten selectors with all operators.
 var Selectors = func() (all []string) {
 	for _, who := range []string{"policies", "bindings", "mutators"} {
 		for _, where := range []string{"namespace", "object"} {
@@ -66,8 +66,8 @@ var Selectors = func() (all []string) {
 	return all
 }()
 
-// Select is n policies with a binding each, or n mutators, that share their
-// selectors; none applies to a small Pod.
+// Select returns a workload of n policies with a binding each, or n mutators, that use the same few
+// selectors. None applies to a small Pod.
 func Select(way string, n int) *Workload {
 	c, o := Label, Objects[0]
 	w := request(o, "default")
@@ -112,12 +112,12 @@ func Select(way string, n int) *Workload {
 // policy, or a policy.
 var Tenants = []string{"bindings", "policies"}
 
-// Tenant is n bindings, each for a namespace of its own, and a request that one of
-// them applies to. With alone, there is only that one.
+// Tenant returns a workload of n bindings, each for a namespace of its own, and a request that one
+// of them applies to. If alone is set, the workload has only that binding.
 func Tenant(how string, n int, alone bool) *Workload { return tenants(Label, how, n, alone) }
 
-// Many is n policies or mutators of a case, each for a namespace of its own, and a
-// request that one of them applies to.
+// Many returns a workload of n policies or mutators of a case, each for a namespace of its own, and
+// a request that one of them applies to.
 func Many(c *Case, n int) *Workload { return tenants(c, "policies", n, false) }
 
 func tenants(c *Case, how string, n int, alone bool) *Workload {
@@ -147,7 +147,8 @@ func tenants(c *Case, how string, n int, alone bool) *Workload {
 	return w
 }
 
-// tenantMutator is the mutator that goes with the i-th binding, of the p-th policy.
+// tenantMutator returns the mutator that corresponds to the i-th binding, which is of the p-th
+// policy.
 func tenantMutator(c *Case, o *Object, i, p int) *unstructured.Unstructured {
 	u := mutator(c, o, p, fmt.Sprintf(`"match": {"namespaces": [%q]}, `, tenant(i)))
 	u.SetName(fmt.Sprintf("m%05d", i))
@@ -160,7 +161,7 @@ func namespaceIs(name string) string {
 	return fmt.Sprintf(`"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": %q}}`, name)
 }
 
-// request creates an object in a namespace; nothing is to change yet.
+// request returns a workload without policies, whose request creates an object in a namespace.
 func request(o *Object, namespace string) *Workload {
 	obj := o.tree.DeepCopy()
 	obj.SetNamespace(namespace)
@@ -189,7 +190,7 @@ func policy(c *Case, o *Object, i int, constraints string) *unstructured.Unstruc
 		%s}}`, i, constraints, o.kind.Group, o.kind.Version, o.resource, c.spec(o, i)))
 }
 
-// bind makes the i-th binding, of the p-th policy.
+// bind returns the i-th binding, which is of the p-th policy.
 func bind(c *Case, i, p int, more string) *unstructured.Unstructured {
 	if c.params {
 		more += `, "paramRef": {"name": "settings", "namespace": "default", "parameterNotFoundAction": "Deny"}`

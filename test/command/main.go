@@ -1,11 +1,11 @@
 //go:build unix
 
-// Command command is what the scripts of cmd/mapd find as mapd. It has a process that runs
-// already, one that TestScript started, do what mapd would: in this directory, with this
-// environment, on these files. Starting this program takes 3 ms of a processor, starting
-// mapd 150.
+// Command command is the program that the test scripts of cmd/mapd run as mapd. It sends its
+// arguments, directory, environment and standard streams to a process that TestScript has started,
+// which runs the command of mapd. Starting this program takes 3 ms of CPU time; starting mapd
+// takes 150.
 //
-// Where a process of its own matters it becomes mapd instead: see alone.
+// If a command needs a process of its own, this program executes mapd instead: see alone.
 package main
 
 import (
@@ -19,7 +19,8 @@ import (
 	"syscall"
 )
 
-// Call is what a process is asked to run. The three streams go with it as files.
+// Call is the command that a process is asked to run. The three standard streams are sent with it
+// as file descriptors.
 type Call struct {
 	Dir  string
 	Args []string
@@ -39,10 +40,10 @@ func main() {
 	os.Exit(code)
 }
 
-// alone reports whether a command needs a process of its own: somebody else than the script
-// started it, such as a shell, which may kill it or run two at a time; it opens its own
-// standard input by name; or clients of clusters look for their files in a home that the
-// script made.
+// alone reports whether a command needs a process of its own: it was not started by the script
+// itself but by another program such as a shell, which may kill it or run two at a time; it opens
+// its own standard input by name; or client-go reads files in a home directory that the script
+// made.
 func alone(args []string) bool {
 	return os.Getenv("MAPD_SOCKET") == "" ||
 		strconv.Itoa(os.Getppid()) != os.Getenv("MAPD_CALLER") ||
@@ -50,8 +51,8 @@ func alone(args []string) bool {
 		os.Getenv("HOME") != "/no-home"
 }
 
-// ask sends a call and waits for its exit code. It does without package net, whose start
-// takes as long as that of all the rest.
+// ask sends a call and waits for its exit code. It does not use package net, whose initialization
+// takes as long as that of the rest of the program.
 func ask(socket string, args []string) (int, error) {
 	dir, err := os.Getwd()
 	if err != nil {

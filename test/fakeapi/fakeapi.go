@@ -1,12 +1,12 @@
-// Package fakeapi is an API server in memory, for tests of what talks to a cluster.
+// Package fakeapi is an API server in memory, for tests of code that uses a cluster.
 //
-// It stores any object of any resource, gives out uids and resourceVersions, refuses a
-// write of an old version, and serves lists, also page by page, watches, creations, updates, server-side
+// It stores any object of any resource, sets uids and resourceVersions, and refuses writes with an
+// old resourceVersion. It serves lists, also page by page, watches, creations, updates, server-side
 // apply as a merge, JSON patches, status as a subresource, and deletions with finalizers and
-// preconditions. It knows no schemas, no field managers and no garbage collection: test/e2e
-// has real servers for that.
+// preconditions. It has no schemas, no field managers and no garbage collection: test/e2e uses
+// real servers for that.
 //
-// Clients reach it without a network, so that all of a test can run in a bubble of
+// Clients reach it without a network, so that a whole test can run in a bubble of
 // testing/synctest.
 package fakeapi
 
@@ -34,7 +34,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// Request is one call.
+// Request is one call of the API.
 type Request struct {
 	Verb            string // as in RBAC: get, list, watch, create, update, patch, delete
 	Resource        schema.GroupVersionResource
@@ -49,17 +49,17 @@ type Request struct {
 	fields, labels, version string
 }
 
-// String is the call in a few words, such as "delete deployments mapd".
+// String returns a short form of the call, such as "delete deployments mapd".
 func (r Request) String() string {
 	return strings.TrimSpace(strings.Join([]string{r.Verb, strings.TrimSuffix(r.Resource.Resource+"/"+r.Subresource, "/"), r.Name}, " "))
 }
 
 // Server is an API server. The zero Server is empty and ready.
 type Server struct {
-	// Intercept, if not nil, is asked before each call. An error refuses the call; an
-	// object that is not nil is the answer.
+	// Intercept, if not nil, is called before each call. If it returns an error, the call fails
+	// with it; if it returns an object, that is the answer.
 	Intercept func(r Request) (map[string]any, error)
-	// Discovery are the answers at paths that are of no resource, such as /version.
+	// Discovery has the answers for paths that are not those of resources, such as /version.
 	Discovery map[string]map[string]any
 
 	mu      sync.Mutex
@@ -82,7 +82,7 @@ type event struct {
 	version int
 }
 
-// Config is for clients of s.
+// Config returns the configuration for clients of s.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{
 		Host: "http://fake", QPS: -1, Transport: transport{s},
@@ -90,8 +90,8 @@ func (s *Server) Config() *rest.Config {
 	}
 }
 
-// Put stores an object as it is, whatever was there; nil deletes it. An object without a
-// kind gets the name of its resource for one.
+// Put stores an object unchanged, or replaces one; nil deletes it. An object without a kind gets
+// the name of its resource as its kind.
 func (s *Server) Put(resource schema.GroupVersionResource, namespace, name string, object map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *Server) Writes() []Request {
 	return slices.Clone(s.calls)
 }
 
-// store puts an object in place, with a uid and a new version. s.mu is held.
+// store stores an object with a uid and a new resourceVersion. The caller must hold s.mu.
 func (s *Server) store(k key, object map[string]any) map[string]any {
 	u := unstructured.Unstructured{Object: object}
 	kind := "MODIFIED"
@@ -185,7 +185,7 @@ func (s *Server) tell(e event) {
 	}
 }
 
-// keys are those that a request selects, in order. s.mu is held.
+// keys returns the keys of the objects that a request selects, in order. The caller must hold s.mu.
 func (s *Server) keys(r Request) []key {
 	var out []key
 	for k, o := range s.objects {
@@ -209,7 +209,7 @@ func (r Request) selects(k key, object map[string]any) bool {
 	return label == "" || has && (!equals || got == value)
 }
 
-// handle answers all but watches.
+// handle answers all calls except watches.
 func (s *Server) handle(r Request) (map[string]any, error) {
 	if r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
 		s.mu.Lock()
@@ -249,7 +249,7 @@ func (s *Server) handle(r Request) (map[string]any, error) {
 				break
 			}
 			items, last = append(items, s.objects[k]), k.namespace+"/"+k.name
-			kind = (&unstructured.Unstructured{Object: s.objects[k]}).GetKind() + "List" // a typed client wants that of its items
+			kind = (&unstructured.Unstructured{Object: s.objects[k]}).GetKind() + "List" // typed clients need the list kind of the items
 		}
 		return map[string]any{"apiVersion": r.Resource.GroupVersion().String(), "kind": kind, "metadata": meta, "items": items}, nil
 	case "create":
@@ -279,7 +279,7 @@ func (s *Server) handle(r Request) (map[string]any, error) {
 	return nil, apierrors.NewMethodNotSupported(r.Resource.GroupResource(), r.Verb)
 }
 
-// write updates or patches an object. s.mu is held.
+// write updates or patches an object. The caller must hold s.mu.
 func (s *Server) write(r Request, k key, before unstructured.Unstructured) (map[string]any, error) {
 	sent := unstructured.Unstructured{Object: r.Object}
 	if v := sent.GetResourceVersion(); v != "" && v != before.GetResourceVersion() {
@@ -355,7 +355,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer answer.Body.Close()
 	maps.Copy(w.Header(), answer.Header)
 	w.WriteHeader(answer.StatusCode)
-	_, _ = io.Copy(w, answer.Body) // a client that is gone
+	_, _ = io.Copy(w, answer.Body) // fails only if the client has closed the connection
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -444,7 +444,7 @@ func (s *Server) watch(r *http.Request, req Request) *http.Response {
 	return response(r, http.StatusOK, read)
 }
 
-// parse reads what a call is about.
+// parse returns the Request of an HTTP request.
 func parse(r *http.Request) (Request, error) {
 	q := r.URL.Query()
 	req := Request{

@@ -11,10 +11,10 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// answer is what all answers to a Review have to say. Those that are written in
-// the same way are known by their bytes, so that a check costs next to nothing.
+// answer is the expected answer to a Review. Answers with the same bytes are recognized without
+// decoding, so that a check costs next to nothing.
 type answer struct {
-	before, after []byte // the UID
+	before, after []byte // the bytes before and after the UID
 	patch         []byte
 }
 

@@ -20,19 +20,20 @@ import (
 // MaxConnections is how many connections a Client may have.
 const MaxConnections = 64
 
-// askTimeout is how long an API server waits for a webhook at the most.
+// askTimeout is the longest time that an API server waits for a webhook.
 const askTimeout = 30 * time.Second
 
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 64 << 20
 
-// Target is a webhook to send to.
+// Target is the webhook that a Client sends to.
 type Target struct {
-	// URL has a loopback address for a host, or localhost.
+	// URL is the address of the webhook. Its host must be a loopback address or localhost.
 	URL string
 	// CA is the authority of its certificate, in PEM.
 	CA []byte
-	// Connections are kept open and used by one request at a time.
+	// Connections is the number of connections. They are kept open, and each has one request at a
+	// time.
 	Connections int
 }
 
@@ -77,7 +78,7 @@ func connection(roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		Timeout: askTimeout,
 		Transport: &http.Transport{
-			// Whatever a name turned out to be, nothing leaves this machine.
+			// Whatever address a name resolves to, nothing is sent to another machine.
 			DialContext:         (&net.Dialer{Control: loopbackOnly}).DialContext,
 			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			Protocols:           protocols,
@@ -88,7 +89,7 @@ func connection(roots *x509.CertPool) *http.Client {
 	}
 }
 
-// loopbackOnly is a net.Dialer's Control.
+// loopbackOnly is a net.Dialer's Control that refuses addresses that are not loopback.
 func loopbackOnly(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -107,7 +108,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Ask sends a Review once and returns the response, which may be a refusal.
+// Ask sends a Review once and returns the response, which may deny the request.
 func (c *Client) Ask(ctx context.Context, r *Review) (*admissionv1.AdmissionResponse, error) {
 	body, uid := r.next(nil, 0)
 	var answer bytes.Buffer
@@ -123,7 +124,7 @@ func (c *Client) send(ctx context.Context, h *http.Client, body []byte, answer *
 	if err != nil {
 		return err
 	}
-	// As the API server's client sends it; net/http adds that it takes gzip.
+	// The headers of the API server's client; net/http adds Accept-Encoding: gzip.
 	req.Header.Set("Accept", "application/json, */*")
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "kube-apiserver-admission")

@@ -1,12 +1,12 @@
-// Package load answers "what does a webhook cost over HTTPS?": it sends
-// AdmissionReviews to one, as an API server would, checks every answer, and says
-// how long they took and what the server's process used meanwhile.
+// Package load measures what a webhook costs over HTTPS: it sends AdmissionReviews, as an API
+// server would, checks every answer, and reports the times and what the server's process used
+// meanwhile.
 //
-// It is bounded: it sends to loopback addresses only, through no more than
-// MaxConnections, no more than MaxRequests and for no longer than MaxTime.
+// It is bounded: it sends to loopback addresses only, through no more than MaxConnections, no more
+// than MaxRequests and for no longer than MaxTime.
 //
-// Beside it are floors, the plain servers that figures are compared with, and the
-// policies that are measured, which benchmarks through an API server share.
+// It also has floors, which are minimal webhooks to compare figures with, and the policies to
+// measure, which benchmarks through an API server use, too.
 //
 // Command bench below it prints the table of `make bench-http`.
 package load

@@ -10,17 +10,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Floors are webhooks as one writes them by hand, with the types of Kubernetes and
-// encoding/json: what an engine is compared with.
+// Floors are minimal webhooks, written by hand with the types of Kubernetes and encoding/json. The
+// costs of an engine are compared with theirs.
 var Floors = map[string]http.Handler{
 	"allow": floor(func(*admissionv1.AdmissionRequest, *admissionv1.AdmissionResponse) error { return nil }),
 	"patch": floor(label),
 }
 
-// FloorLabel is what the floor "patch" puts on a Pod.
+// FloorLabel is the label that the floor "patch" adds to a Pod.
 const FloorLabel = "floor"
 
-// floor decodes a review, has it answered, and encodes the answer.
+// floor returns a handler that decodes a review, calls admit, and encodes the answer.
 func floor(admit func(*admissionv1.AdmissionRequest, *admissionv1.AdmissionResponse) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 7<<20))
@@ -49,13 +49,13 @@ func floor(admit func(*admissionv1.AdmissionRequest, *admissionv1.AdmissionRespo
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(answer) // whoever asked may be gone
+		_, _ = w.Write(answer) // the client may have closed the connection
 	})
 }
 
-// label decodes a Pod, labels it and encodes it again, which is what comparing the
-// two needs. They are not compared: the change is known, and how long a comparison
-// takes depends on the library.
+// label decodes a Pod, adds a label and encodes it again, as a webhook does that computes its patch
+// by comparing the two. It does not compare them, because the time for that depends on the library;
+// it writes the patch directly.
 func label(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) error {
 	var pod corev1.Pod
 	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/mapd-project/mapd/test/bench/pods"
 )
 
-// serving is a webhook on a loopback port, and a client of it.
+// serving starts a webhook on a loopback port and returns a client of it.
 func serving(t *testing.T, h http.Handler, connections int) *Client {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -48,8 +48,8 @@ func podReview(t *testing.T) *Review {
 
 func nothing() error { return nil }
 
-// The floors answer, every request is another one, and the protocol and number of
-// connections are those asked for.
+// The floors answer, every request has another UID, and the protocol and the number of connections
+// are the ones asked for.
 func TestRun(t *testing.T) {
 	for _, tt := range []struct {
 		floor       string
@@ -154,7 +154,7 @@ func TestRunWrong(t *testing.T) {
 	}
 }
 
-// A first answer that cannot be what is wanted ends a Run before it begins.
+// If the first answer is an error, Run fails before it measures.
 func TestRunFirst(t *testing.T) {
 	c := serving(t, http.NotFoundHandler(), 1)
 	_, err := c.Run(t.Context(), podReview(t), Limits{Requests: 1, Time: time.Minute}, nothing)
@@ -192,7 +192,7 @@ func TestNewClientRefuses(t *testing.T) {
 			t.Errorf("%d connections are not refused", n)
 		}
 	}
-	// A name that is loopback by its letters alone.
+	// A name such as localhost may resolve to another address.
 	if err := loopbackOnly("tcp", "192.0.2.1:443", nil); err == nil || err.Error() != "192.0.2.1:443 is not a loopback address" {
 		t.Errorf("loopbackOnly: %v", err)
 	}
@@ -284,7 +284,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// All policies of a Mix load and act, and what they have changed they change no more.
+// All policies of a Mix load and change objects, and do not change their own results again.
 func TestMix(t *testing.T) {
 	m := Mix{Group: api.OwnGroup, Policies: 60, Pods: 20, Tenants: 3}
 	var docs []byte

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// MixLabel is on the namespaces whose objects a Mix is about, TenantLabel says which of its
-// tenants has one.
+// MixLabel is a label of the namespaces that the policies of a Mix select. The label TenantLabel
+// has the tenant that a namespace belongs to.
 const (
 	MixLabel    = "mix"
 	TenantLabel = "tenant"
@@ -16,9 +16,9 @@ const (
 // MixSettings is the namespace of the parameters of a Mix.
 const MixSettings = "mix-settings"
 
-// A Mix is the policies of a cluster with many teams: of several resources, for all
-// namespaces or for those of one tenant, in ways as policies are written. Each sets a label
-// of its own or fields of all containers, and what it has changed it changes no more.
+// A Mix describes the policies of a cluster with many teams. They are for several resources, and
+// for all namespaces or those of one tenant, and use the usual features of policies. Each sets a
+// label of its own or fields of all containers, and does not change its own result again.
 type Mix struct {
 	Group    string // of package api
 	Policies int
@@ -26,13 +26,14 @@ type Mix struct {
 	Tenants  int
 }
 
-// others are the resources of the policies that are not for Pods, in turns.
+// others are the resources of the policies that are not for Pods. They are used in turn.
 var others = []struct{ group, resource string }{
 	{"apps", "deployments"}, {"apps", "replicasets"}, {"", "configmaps"}, {"batch", "jobs"}, {"", "services"},
 	{"batch", "cronjobs"}, {"", "serviceaccounts"}, {"apps", "statefulsets"}, {"networking.k8s.io", "ingresses"}, {"", "persistentvolumeclaims"},
 }
 
-// Tenant is the value of TenantLabel of the i-th tenant, and the name of its namespace.
+// Tenant returns the value of TenantLabel for the i-th tenant, which is also the name of its
+// namespace.
 func Tenant(i int) string { return fmt.Sprintf("mix-t%03d", i) }
 
 // Context returns the namespaces of a Mix and the parameters of its policies.

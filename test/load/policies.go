@@ -6,19 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// PolicyLabel is on all policies and bindings made here.
+// PolicyLabel is a label of all policies and bindings of this package.
 const PolicyLabel = "load"
 
-// Kind is a kind of policy that is measured.
+// Kind is a kind of policy to measure.
 type Kind struct {
 	Name       string
 	PatchType  string
 	Expression func(i int) string
-	// Done returns what is wrong with a Pod that n policies should have changed.
+	// Done returns an error unless n policies of this kind have changed a Pod as they should.
 	Done func(pod *unstructured.Unstructured, n int) error
 }
 
-// Label has the i-th policy add the i-th label.
+// Label is the kind whose i-th policy adds the i-th label.
 var Label = Kind{
 	Name: "label", PatchType: "JSONPatch",
 	Expression: func(i int) string {
@@ -30,7 +30,7 @@ var Label = Kind{
 				return fmt.Errorf("label l%d is %q", i, got)
 			}
 		}
-		// Two are the Pod's own.
+		// The Pod has two labels of its own.
 		if got := len(pod.GetLabels()); got != n+2 {
 			return fmt.Errorf("%d labels, want %d", got, n+2)
 		}
@@ -38,7 +38,7 @@ var Label = Kind{
 	},
 }
 
-// Pull has each policy set a field of every container.
+// Pull is the kind whose policies each set a field of every container.
 var Pull = Kind{
 	Name: "container field", PatchType: "ApplyConfiguration",
 	Expression: func(int) string {
@@ -62,13 +62,13 @@ var Pull = Kind{
 	},
 }
 
-// Policy is the i-th policy of a kind and its binding, in a group of package policy.
+// Policy returns the i-th policy of a kind and its binding, in an API group.
 func Policy(group string, k Kind, i int) []*unstructured.Unstructured {
 	return policy(group, k, i, "pods", "")
 }
 
-// OtherPolicy is one that no Pod in the namespace default meets: half of them are
-// about another resource, the other half about another namespace.
+// OtherPolicy returns a policy that matches no Pod in the namespace default, and its binding: if i
+// is even, it is for another resource, else for another namespace.
 func OtherPolicy(group string, k Kind, i int) []*unstructured.Unstructured {
 	if i%2 == 0 {
 		return policy(group, k, i, "configmaps", "")
@@ -92,7 +92,7 @@ func policy(group string, k Kind, i int, resource, namespace string) []*unstruct
 	}, map[string]any{"policyName": name})
 }
 
-// withBinding is a policy and its binding, of one name.
+// withBinding returns a policy and a binding of the same name.
 func withBinding(group, name string, spec, binding map[string]any) []*unstructured.Unstructured {
 	object := func(kind string, spec map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{

@@ -15,13 +15,13 @@ import (
 // Review is an AdmissionReview that can be sent many times, each time with another
 // UID, as an API server does.
 type Review struct {
-	before, after []byte // the UID
+	before, after []byte // the bytes before and after the UID
 }
 
-// uid is the n-th UID.
+// uid returns the n-th UID.
 func uid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012x", n) }
 
-// ParseReview takes an AdmissionReview in JSON as it is.
+// ParseReview returns a Review that sends these bytes, an AdmissionReview in JSON, with other UIDs.
 func ParseReview(data []byte) (*Review, error) {
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(data, &review); err != nil {
@@ -30,8 +30,8 @@ func ParseReview(data []byte) (*Review, error) {
 	if review.Request == nil || review.Request.UID == "" {
 		return nil, fmt.Errorf("review: it has no request with a uid")
 	}
-	// Of all places that have these characters, the one that is the UID is where a
-	// change of them changes it.
+	// These characters may occur in several places. The UID is at the one where changing them
+	// changes the decoded UID.
 	old := []byte(review.Request.UID)
 	for i := 0; ; {
 		at := bytes.Index(data[i:], old)
@@ -49,7 +49,7 @@ func ParseReview(data []byte) (*Review, error) {
 	}
 }
 
-// PodReview is the review of a Pod that somebody creates.
+// PodReview returns the review of the creation of a Pod.
 func PodReview(pod map[string]any) (*Review, error) {
 	object, err := json.Marshal(pod)
 	if err != nil {
@@ -76,13 +76,13 @@ func PodReview(pod map[string]any) (*Review, error) {
 	return ParseReview(data)
 }
 
-// Body returns the review as one that is sent once.
+// Body returns the body of the review, with one UID.
 func (r *Review) Body() []byte {
 	body, _ := r.next(nil, 0)
 	return body
 }
 
-// next is the body with the n-th UID, in into's memory if that is enough.
+// next returns the body with the n-th UID. It reuses the memory of into if that is large enough.
 func (r *Review) next(into []byte, n int) (body []byte, id string) {
 	id = uid(n)
 	body = append(into[:0], r.before...)

@@ -15,11 +15,11 @@ const (
 	MaxRequests = 1_000_000
 	// MaxTime is how long one Run may send.
 	MaxTime = 5 * time.Minute
-	// maxErrors ends a Run: the server is gone, or wrong.
+	// maxErrors is the number of errors after which a Run ends.
 	maxErrors = 20
 )
 
-// Limits end a Run, whichever is reached first.
+// Limits end a Run when the first of them is reached.
 type Limits struct {
 	Requests int
 	Time     time.Duration
@@ -35,18 +35,18 @@ func (l Limits) check() error {
 	return nil
 }
 
-// Result is what a Run has seen.
+// Result has the outcome of a Run.
 type Result struct {
-	Requests int // with a good answer
+	Requests int // number of requests with a good answer
 	Took     time.Duration
 	Latency  Latency
-	// Errors are answers that did not come, or were refusals, or had another patch
-	// than the first one; Err is one of them.
+	// Errors counts requests that got no answer, were denied, or got another patch than the first
+	// one. Err is one of these errors.
 	Errors int
 	Err    error
 }
 
-// Latency is how long requests took.
+// Latency has percentiles of the times of requests.
 type Latency struct{ P50, P90, P99, Max time.Duration }
 
 // Summarize sorts times and returns their percentiles.
@@ -59,9 +59,9 @@ func Summarize(times []time.Duration) Latency {
 	return Latency{P50: at(50), P90: at(90), P99: at(99), Max: times[len(times)-1]}
 }
 
-// Run sends a Review on all connections at once, on each a request after the other,
-// until a limit is reached. Before that every connection sends one request that does
-// not count, so that no handshake does; then ready is called.
+// Run sends a Review on all connections at once, on each one request after the other, until a limit
+// is reached. Before that, every connection sends one request that is not counted, so that the
+// times do not include handshakes; then Run calls ready.
 func (c *Client) Run(ctx context.Context, r *Review, l Limits, ready func() error) (*Result, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func (c *Client) Run(ctx context.Context, r *Review, l Limits, ready func() erro
 	return &result, nil
 }
 
-// connect makes a worker of each connection and has it send once. What the first is
-// answered is what all others have to be.
+// connect returns a worker for each connection after it has sent one request. The first answer is
+// the one that all others have to equal.
 func (c *Client) connect(ctx context.Context, r *Review) ([]*worker, error) {
 	body, id := r.next(nil, 0)
 	var first bytes.Buffer

@@ -12,13 +12,13 @@ import (
 // Usage is what a process has used so far.
 type Usage struct {
 	CPU time.Duration // in steps of 10 ms
-	// RSS is what it holds in memory, in bytes; Anon is the part of it that does not
-	// stand in a file, such as the program. Peak is the most that RSS was.
+	// RSS is the resident memory in bytes. Anon is the part of it without pages of files, such as
+	// those of the program itself. Peak is the largest RSS so far.
 	RSS, Anon, Peak int64
 }
 
-// ReadUsage asks the kernel about a process. It is known where there is a /proc as
-// Linux has it.
+// ReadUsage reads the usage of a process from /proc. It returns an error on systems that do not
+// have the /proc of Linux.
 func ReadUsage(pid int) (u Usage, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -39,8 +39,8 @@ func ReadUsage(pid int) (u Usage, err error) {
 	return u, nil
 }
 
-// parseStat adds up the times in user and kernel mode of proc(5). Linux tells them to
-// programs in hundredths of a second, whatever it counts in.
+// parseStat returns the sum of the times in user and kernel mode in stat (proc(5)). Linux reports
+// them in hundredths of a second.
 func parseStat(stat []byte) (time.Duration, error) {
 	// The second field is a name in parentheses, which may have any characters.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

@@ -19,7 +19,7 @@ type Block struct {
 	State   *State `json:"state,omitempty"`
 }
 
-// pages returns the Markdown files of which the documentation consists.
+// pages returns the names of the Markdown files of the documentation.
 func pages(root fs.FS) ([]string, error) {
 	all := []string{"README.md", "examples/README.md"}
 	err := fs.WalkDir(root, "docs", func(name string, d fs.DirEntry, err error) error {
@@ -31,10 +31,9 @@ func pages(root fs.FS) ([]string, error) {
 	return all, err
 }
 
-// Blocks returns, for each block of the documentation that can be opened in the
-// playground, what to open: blocks that show policies, together with the objects of the
-// block behind them, blocks that evaluate files of the repository, and the policies of
-// the tour.
+// Blocks returns, for each block of the documentation that can be opened in the playground, what
+// to open. These are blocks with policies, which are opened with the objects of the next block;
+// blocks with a command that evaluates files of the repository; and the policies of the tour.
 func Blocks(root fs.FS) (map[string]Block, error) {
 	all := map[string]Block{}
 	parts, err := tour(root)
@@ -96,7 +95,7 @@ func blocks(root fs.FS, page string, all map[string]Block) error {
 	return nil
 }
 
-// output is what the first command of a console's block printed, or the whole text.
+// output returns the output of the first command in a block of a console, or the whole text.
 func output(text string) string {
 	if !strings.HasPrefix(text, "$ ") {
 		return text
@@ -112,8 +111,8 @@ func isObject(text string) bool {
 		!strings.HasPrefix(docs[0].APIVersion, "admissionregistration.k8s.io/")
 }
 
-// evaluated reads the files that a command evaluates: -p FILE … -f FILE. It has none if
-// one is not in the repository.
+// evaluated reads the files that the arguments of a command name: -p FILE … -f FILE. It returns a
+// state without texts if one of them is not in the repository.
 func evaluated(root fs.FS, args string) (State, error) {
 	s := State{Documents: []Text{}, Objects: []Text{}}
 	fields := strings.Fields(args)

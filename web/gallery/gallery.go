@@ -1,7 +1,6 @@
-// Package gallery answers "which examples does the playground offer?". It reads them
-// where they are kept for other reasons too: the directories of examples/, the pages
-// of the tour, the policies in the blocks of the documentation; and those that
-// only the playground has, web/gallery/gatekeeper.
+// Package gallery collects the examples of the playground. Most of them are also part of the
+// documentation: the directories of examples/, the pages of the tour, and the policies in blocks
+// of other pages. Those in web/gallery/gatekeeper are only for the playground.
 package gallery
 
 import (
@@ -18,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A State is what the playground shows: the Question of package web.
+// A State is the contents of the playground: the Question of package web.
 type State struct {
 	Documents   []Text `json:"documents"`
 	Objects     []Text `json:"objects"`
@@ -34,8 +33,8 @@ type Text struct {
 	Text string `json:"text"`
 }
 
-// An Entry is an example of the playground. Its State is in a file of its own, which is
-// fetched when somebody opens it.
+// An Entry is an example of the playground. Its State is in a file of its own, which the page
+// fetches when the user opens the example.
 type Entry struct {
 	Name     string   `json:"name"` // of the file, and in a link: #example=NAME
 	Group    string   `json:"group"`
@@ -45,14 +44,14 @@ type Entry struct {
 	// Words are the paragraphs of a tour's part, Markdown with nothing but `code`. Parts
 	// follow each other in their order here.
 	Words []string `json:"words,omitempty"`
-	// From says whose policy or check an example of the catalogue does the work of.
+	// From names the policy or check of another project that an example of the catalogue replaces.
 	From string `json:"from,omitempty"`
 
 	State State `json:"-"`
-	// Traps are what the comment of an example of the catalogue warns of.
+	// Traps are the warnings in the comment of an example of the catalogue.
 	Traps []string `json:"-"`
-	// What becomes of the objects: one of Objects (YAML, all of them in their order),
-	// Refused (a part of the refusal) and Diff (as mapd eval prints it) is set.
+	// The expected result. One of these is set: Objects (YAML, all objects in their order), Refused
+	// (a part of the message) or Diff (in the format of mapd eval).
 	Objects, Refused, Diff string `json:"-"`
 	// Case is the file of test/cases that a tour's part is about, without extension.
 	Case string `json:"-"`
@@ -86,8 +85,8 @@ func Entries(root fs.FS) ([]Entry, error) {
 	return all, nil
 }
 
-// Write writes index.json, which has the entries, and for each of them NAME.json, its
-// state, to dir, and removes whatever else is there.
+// Write writes index.json with the entries, and NAME.json with the state of each entry, to dir. It
+// removes all other files there.
 func Write(root fs.FS, dir string) error {
 	entries, err := Entries(root)
 	if err != nil {
@@ -107,7 +106,7 @@ func Write(root fs.FS, dir string) error {
 	return nil
 }
 
-// WriteJSON writes v as JSON to a file, whose directory it makes.
+// WriteJSON writes v as JSON to a file. It creates the directory of the file if necessary.
 func WriteJSON(file string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -119,7 +118,7 @@ func WriteJSON(file string, v any) error {
 	return os.WriteFile(file, append(data, '\n'), 0o666)
 }
 
-// groups are those of the examples, in the order of the gallery.
+// groups are the groups of the examples, in the order of the gallery.
 var groups = []string{
 	"From the Kubernetes documentation", "Images", "Resources and scheduling", "Security",
 	"Environment, volumes and network", "Labels and annotations",
@@ -151,7 +150,7 @@ func examples(root fs.FS) ([]Entry, error) {
 
 // describe reads the comment on top of a policy: a paragraph, whose first sentence says
 // what the policy changes, and the fields Group, From and, once for each, Trap. A line
-// that goes on with a field is indented.
+// that continues a field is indented.
 func (e *Entry) describe(policy string) error {
 	var about string
 	fields := map[string][]string{}
@@ -198,7 +197,8 @@ func (e *Entry) describe(policy string) error {
 	return nil
 }
 
-// programs are the examples that need more than a page has.
+// programs returns the examples that need what a page does not have: a provider of external data,
+// or a runtime for WebAssembly modules of policies.
 func programs(root fs.FS) ([]Entry, error) {
 	var all []Entry
 	for _, p := range []struct {
@@ -229,8 +229,8 @@ func programs(root fs.FS) ([]Entry, error) {
 	return all, nil
 }
 
-// gatekeeper reads web/gallery/gatekeeper: situations of the documentation of
-// Gatekeeper's mutators. The comment of a file is a title, a sentence and the tags.
+// gatekeeper reads web/gallery/gatekeeper: examples after Gatekeeper's documentation of mutators.
+// The comment of a file consists of a title, a sentence and the tags.
 func gatekeeper(root fs.FS) ([]Entry, error) {
 	names, err := fs.Glob(root, "web/gallery/gatekeeper/*.txtar")
 	if err != nil {
@@ -285,7 +285,7 @@ func files(root fs.FS, dir string, names ...string) ([]Text, error) {
 	return texts, nil
 }
 
-// title makes a title of the name of a directory.
+// title returns a title for the name of a directory.
 func title(name string) string {
 	words := strings.NewReplacer("-", " ", "jsonpatch", "JSONPatch", "apply", "ApplyConfiguration", "dns", "DNS", "psa", "Pod Security", "ids", "IDs",
 		"ips", "IPs", "ttl", "TTL", "emptydir", "emptyDir").Replace(name)
@@ -297,8 +297,8 @@ func plain(s string) string {
 	return strings.ReplaceAll(s, "`", "")
 }
 
-// tagsOf returns what a state is about: the kinds of its objects, and the parts of
-// policies that it uses.
+// tagsOf returns the tags of a state: the kinds of its objects, and the features of policies that
+// it uses.
 func tagsOf(s State) ([]string, error) {
 	var tags []string
 	add := func(tag string) {
@@ -347,7 +347,7 @@ func tagsOf(s State) ([]string, error) {
 	return tags, nil
 }
 
-// A document is what the gallery looks at in one.
+// A document has the fields of a YAML document that the gallery reads.
 type document struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TourPages have the tour, in their order.
+// TourPages are the pages of the tour, in their order.
 var TourPages = []string{"docs/author/tour-nine.md", "docs/author/tour-nine-more.md"}
 
 var (
@@ -22,7 +22,7 @@ var (
 type Part struct {
 	Title  string
 	Words  []string
-	Blocks []string // policies, whatever they need, the request, what becomes of the object
+	Blocks []string // policies, the objects that they need, the request, the result
 	Case   string
 }
 
@@ -97,8 +97,8 @@ func tour(root fs.FS) ([]Entry, error) {
 	return all, nil
 }
 
-// request reads the request of a case (see test/cases/README.md) with blocks of YAML for
-// its objects, which stay as they are written.
+// request reads the request of a case (see test/cases/README.md). The texts of its objects, which
+// are blocks of YAML, are kept unchanged.
 func request(s *State, text string) error {
 	var fields struct {
 		Operation   string `json:"operation"`
@@ -135,7 +135,7 @@ type piece struct {
 	text  string
 }
 
-// split splits a page, which has no fences but those at the start of a line.
+// split splits a page into pieces. It finds only fences at the start of a line.
 func split(page string) []piece {
 	var all []piece
 	var b strings.Builder

@@ -24,21 +24,23 @@ const (
 	configKind = "Policies"
 )
 
-// Config is what functionConfig says: which policies run, and how.
+// Config has the contents of functionConfig: which policies run, and how.
 type Config struct {
-	// Paths are files and directories with policies and what they need, below the directory
-	// in which the function runs.
+	// Paths are files and directories with policies and the objects that these need, below the
+	// directory in which the function runs.
 	Paths []string
-	// Policies are those that functionConfig has itself.
+	// Policies are the policies that functionConfig itself contains.
 	Policies []*mapd.Document
-	// Namespace is that of items that name none, External a file of recorded answers of
-	// external data, Kubernetes the minor of the expression language.
+	// Namespace is the namespace of items that have none. External is a file with recorded answers
+	// of external data. Kubernetes is the minor release whose CEL libraries are used.
 	Namespace, External, Kubernetes string
-	// Unbound runs policies without a binding, Assume goes on without what is missing.
+	// Unbound also runs policies without a binding. Assume continues if something that policies
+	// need is missing.
 	Unbound, Assume bool
 }
 
-// fields are those of the spec, or of the data of a ConfigMap, by name.
+// fields has functions that read the fields of the spec of a functionConfig, or of the data of a
+// ConfigMap, by the name of the field.
 var fields = map[string]func(c *Config, r *reader, at string, v any) error{
 	"paths": func(c *Config, r *reader, at string, v any) (err error) {
 		c.Paths, err = r.paths(at, v)
@@ -55,7 +57,7 @@ var fields = map[string]func(c *Config, r *reader, at string, v any) error{
 // reader reads a functionConfig.
 type reader struct {
 	doc  *mapd.Document // the ResourceList
-	data bool           // a ConfigMap's data, in which all is text
+	data bool           // functionConfig is a ConfigMap, so all values are strings
 }
 
 // readConfig reads the functionConfig of a ResourceList, which may have none.
@@ -134,7 +136,7 @@ func (r *reader) flag(to *bool, at string, v any) error {
 	return nil
 }
 
-// paths reads a list, or in a ConfigMap a text with one path a line.
+// paths reads a list of paths, or from a ConfigMap a string with one path on each line.
 func (r *reader) paths(at string, v any) (paths []string, err error) {
 	list, ok := v.([]any)
 	if s, isText := v.(string); isText && r.data {
@@ -158,7 +160,7 @@ func (r *reader) paths(at string, v any) (paths []string, err error) {
 	return paths, nil
 }
 
-// policies reads a list of objects, or in a ConfigMap a text with documents.
+// policies reads a list of objects, or from a ConfigMap a string with YAML documents.
 func (r *reader) policies(c *Config, at string, v any) error {
 	if s, isText := v.(string); isText && r.data {
 		for d, err := range mapd.Read(at, strings.NewReader(s)) {
@@ -196,8 +198,8 @@ const (
 	maxBytes = 16 << 20
 )
 
-// Files returns the files of Paths. It refuses what leads out of the working directory, also
-// through a link, and what is no plain file; the same of External.
+// Files returns the files of Paths. It fails if one of them, or External, is not a regular file or
+// is outside of the working directory, also through a symbolic link.
 func (c *Config) Files() (files []string, err error) {
 	paths := c.Paths
 	if c.External != "" {

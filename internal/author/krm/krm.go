@@ -1,8 +1,8 @@
-// Package krm answers one question: what does a KRM function read and write?
+// Package krm reads and writes the ResourceList of a KRM function.
 //
-// A function is run by kustomize, kpt and others. It reads a ResourceList on standard input
-// and writes it, with changed items and with results, to standard output. The package knows
-// the list; what policies make of the items is decided elsewhere.
+// Tools such as kustomize and kpt run KRM functions. A function reads a ResourceList on standard
+// input and writes it, with changed items and with results, to standard output. This package does
+// not run policies; its caller does.
 package krm
 
 import (
@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// Kind is that of what a function reads and writes.
+	// Kind is the kind of the object that a function reads and writes.
 	Kind = "ResourceList"
 	// Group is its API group.
 	Group = "config.kubernetes.io"
@@ -29,7 +29,7 @@ const (
 
 // A List is a ResourceList.
 type List struct {
-	// Config is what functionConfig says.
+	// Config has the contents of functionConfig.
 	Config *Config
 
 	text    []byte
@@ -64,7 +64,7 @@ func Read(name string, text []byte) (*List, error) {
 	return l, err
 }
 
-// check refuses what is no ResourceList with objects.
+// check returns an error unless the document is a ResourceList whose items are objects.
 func (l *List) check() error {
 	object := l.doc.Object().Object
 	version, _ := object["apiVersion"].(string)
@@ -96,19 +96,19 @@ func (l *List) check() error {
 	return nil
 }
 
-// local is the annotation of objects that are no server's.
+// local is the annotation of objects that are not applied to a cluster.
 const local = Group + "/local-config"
 
-// IsLocal reports whether an item is never sent to a server: by its annotation, or by the
-// group of a tool's own file.
+// IsLocal reports whether an item is never applied to a cluster: it has the annotation
+// config.kubernetes.io/local-config, or its group is that of a tool's configuration.
 func IsLocal(d *mapd.Document) bool {
 	u := d.Object()
 	group := u.GroupVersionKind().Group
 	return u.GetAnnotations()[local] == "true" || group == ConfigGroup || group == "kustomize.config.k8s.io" || group == "kpt.dev"
 }
 
-// Bare returns an item as a server gets it: without the annotations by which the caller of
-// the function finds it again.
+// Bare returns an item as it will be applied to a cluster: without the annotations by which the
+// caller of the function identifies it.
 func Bare(d *mapd.Document) (*mapd.Document, error) {
 	bare, kept := split(d.Object().Object)
 	if len(kept) == 0 {
@@ -117,8 +117,8 @@ func Bare(d *mapd.Document) (*mapd.Document, error) {
 	return d.Part("", bare)
 }
 
-// ofCaller are annotations that the caller of a function sets and removes. Those that end
-// with a slash stand for all that begin so.
+// ofCaller are the annotations that the caller of a function sets and removes. An entry that ends
+// with a slash is a prefix.
 var ofCaller = []string{
 	"internal.config.kubernetes.io/", "kustomize.config.k8s.io/",
 	Group + "/index", Group + "/path", "config.k8s.io/id",
@@ -130,7 +130,7 @@ func isOfCaller(annotation string) bool {
 	})
 }
 
-// split returns an object without the annotations of the caller, and these.
+// split returns an object without the annotations of the caller, and these annotations.
 func split(object map[string]any) (bare, kept map[string]any) {
 	meta, _ := object["metadata"].(map[string]any)
 	annotations, _ := meta["annotations"].(map[string]any)
@@ -154,7 +154,8 @@ func split(object map[string]any) (bare, kept map[string]any) {
 	return bare, kept
 }
 
-// join returns an object with the annotations of the caller as they were.
+// join returns an object with the annotations of the caller that split returned as kept. It
+// removes others of the caller.
 func join(object, kept map[string]any) map[string]any {
 	if len(kept) == 0 {
 		return object
@@ -174,7 +175,8 @@ func join(object, kept map[string]any) map[string]any {
 	return object
 }
 
-// Change has an item become what was made of it without the caller's annotations.
+// Change replaces an item by after, which the policies made from Bare. The item keeps the
+// annotations of the caller.
 func (l *List) Change(d *mapd.Document, after map[string]any) {
 	_, kept := split(d.Object().Object)
 	l.edits = append(l.edits, d.Edit(join(after, kept)))
@@ -187,22 +189,22 @@ const (
 	Info    = "info"
 )
 
-// A Result is what a function says about an item, or about all of them.
+// A Result is a message of a function about an item, or about the whole list.
 type Result struct {
 	Severity, Message string
-	// Item is nil if the result is about no item.
+	// Item is nil if the result is about the whole list.
 	Item *mapd.Document
-	// Field is the path of a field of the item, and Before and After its values, nil if
-	// they are not said.
+	// Field is the path of a field of the item. Before and After are its values; nil if the result
+	// does not have them.
 	Field         string
 	Before, After any
 }
 
-// maxResults bounds what is written: a change of every field of thousands of objects is
-// more than anybody reads.
+// maxResults bounds the results that are not errors: nobody reads the changes of every field of
+// thousands of objects.
 const maxResults = 1000
 
-// Say adds a result.
+// Say adds a result. If there are maxResults already, it only counts results that are not errors.
 func (l *List) Say(r Result) {
 	if len(l.results) >= maxResults && r.Severity != Error {
 		l.more++
@@ -216,8 +218,8 @@ func (l *List) Failed() bool {
 	return slices.ContainsFunc(l.results, func(r Result) bool { return r.Severity == Error })
 }
 
-// Write returns the list with results. If something failed, no item is changed, and no result
-// says what would have been.
+// Write returns the list with results. If there is a result of severity error, no item is changed,
+// and results of severity info, which describe changes, are left out.
 func (l *List) Write() ([]byte, error) {
 	results := l.results
 	switch {
@@ -229,7 +231,7 @@ func (l *List) Write() ([]byte, error) {
 	var edits []mapd.Edit
 	if len(results) > 0 {
 		after := maps.Clone(l.doc.Object().Object)
-		all, _ := after["results"].([]any) // of the functions before
+		all, _ := after["results"].([]any) // results of functions that ran before
 		all = slices.Clip(all)
 		for _, r := range results {
 			all = append(all, r.tree())
@@ -243,7 +245,7 @@ func (l *List) Write() ([]byte, error) {
 	return mapd.Splice(l.text, edits)
 }
 
-// tree is the result as a function writes it.
+// tree returns the result as an element of the list's field results.
 func (r *Result) tree() map[string]any {
 	out := map[string]any{"message": r.Message, "severity": r.Severity}
 	if r.Field != "" {

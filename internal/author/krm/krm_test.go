@@ -8,7 +8,7 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// What the caller put on an item is back where it was, whatever was made of the rest.
+// An item keeps the annotations of the caller, whatever policies change in the rest.
 func TestCallersAnnotations(t *testing.T) {
 	object := func(annotations map[string]any) map[string]any {
 		meta := map[string]any{"name": "a"}
@@ -23,7 +23,7 @@ func TestCallersAnnotations(t *testing.T) {
 		{object(map[string]any{index: "1"}), object(nil), object(nil), object(map[string]any{index: "1"})},
 		{object(map[string]any{index: "1", own: "x"}), object(map[string]any{own: "x"}), object(map[string]any{own: "y"}), object(map[string]any{index: "1", own: "y"})},
 		{object(map[string]any{index: "1", own: "x"}), object(map[string]any{own: "x"}), map[string]any{"kind": "A"}, map[string]any{"kind": "A", "metadata": map[string]any{"annotations": map[string]any{index: "1"}}}},
-		// A policy that makes such annotations up moves no item of somebody else.
+		// A policy that adds such annotations cannot change the file that an item belongs to.
 		{object(map[string]any{path: "a.yaml"}), object(nil), object(map[string]any{path: "b.yaml", index: "9"}), object(map[string]any{path: "a.yaml"})},
 	} {
 		bare, kept := split(tc.given)
@@ -71,7 +71,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// Whatever is read is refused, or written with its items.
+// Any input is either refused, or written with all its items.
 func FuzzList(f *testing.F) {
 	for _, s := range []string{
 		"apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems: []\nfunctionConfig: {apiVersion: v1, kind: ConfigMap, data: {paths: \"a\\nb\", policies: \"kind: A\"}}\n",

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// completeYAML returns the keys or values that may stand at an offset of a file outside of
-// expressions.
+// completeYAML returns completions of keys or values at an offset of a file that is not in an
+// expression.
 func (w *Workspace) completeYAML(f *file, offset int) []Completion {
 	p := placeAt(f.text, offset)
 	if p.node < 0 {
@@ -27,7 +27,7 @@ func (w *Workspace) completeYAML(f *file, offset int) []Completion {
 	return c.items
 }
 
-// begins is 1 if a completion begins with the word.
+// begins returns 1 if a completion begins with the word at the cursor, else 0.
 func (c *offers) begins(item Completion) int {
 	if strings.HasPrefix(strings.ToLower(item.Label), strings.ToLower(c.place.word)) {
 		return 1
@@ -35,7 +35,7 @@ func (c *offers) begins(item Completion) int {
 	return 0
 }
 
-// offers collects completions of YAML.
+// offers collects completions for a place in YAML.
 type offers struct {
 	w     *Workspace
 	f     *file
@@ -58,7 +58,7 @@ func (c *offers) add(label, text string, kind ItemKind, detail, doc string) {
 	c.items = append(c.items, Completion{label, kind, detail, doc, Edit{where, c.place.lead + text}})
 }
 
-// keys offers the fields that are not there yet.
+// keys adds completions for the fields that the mapping does not have yet.
 func (c *offers) keys() {
 	for _, name := range append(c.form.fields(), c.known(true)...) {
 		field := c.form.field(name)
@@ -88,8 +88,8 @@ func (c *offers) has(name string) bool {
 	})
 }
 
-// values offers what the value may be, by the form and by what is there beside it. For a
-// list it offers lists of one element, in brackets.
+// values adds completions for the value, from the form and from the other fields. If the value
+// is a list, the completions are lists of one element, in brackets.
 func (c *offers) values() {
 	open, end := "", ""
 	if c.form.list() {
@@ -108,7 +108,8 @@ func (c *offers) values() {
 	}
 }
 
-// value offers one value. In quotes it is written without its own.
+// value adds a completion for one value v. If the cursor is inside quotes, v is inserted without
+// its own quotes.
 func (c *offers) value(v, open, end, detail, doc string) {
 	label := strings.Trim(v, `"`)
 	if from := c.place.from; open == "" && from > 0 && indentQuote(c.f.text[from-1:]) > 0 {
@@ -123,7 +124,7 @@ func (c *offers) value(v, open, end, detail, doc string) {
 	c.add(label, open+v+end, ValueItem, detail, doc)
 }
 
-// hoverYAML says what a key or a value outside of expressions is for.
+// hoverYAML returns the documentation of a key or a value that is not in an expression.
 func (w *Workspace) hoverYAML(f *file, offset int) *Hover {
 	p := placeAt(f.text, offset)
 	if p.node < 0 || p.from == p.to {
@@ -163,8 +164,8 @@ func (w *Workspace) hoverYAML(f *file, offset int) *Hover {
 	return &Hover{rangeOf(f.text, p.from, p.to), strings.TrimSpace("```yaml\n" + head + "\n```\n\n" + strings.TrimSpace(doc))}
 }
 
-// InExpression reports whether a position is in an expression, where a space asks for
-// nothing.
+// InExpression reports whether a position is in an expression. There a typed space must not ask
+// for completions.
 func (w *Workspace) InExpression(name string, at Position) bool {
 	f, err := w.file(name)
 	if err != nil {

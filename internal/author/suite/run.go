@@ -142,12 +142,12 @@ func (r *Results) fails(errs []error) {
 	}
 }
 
-// caseTime is how long policies may take for one case: the longest that a server waits for
-// a webhook is 30 s.
+// caseTime bounds the time that policies may take for one case. An API server waits for a webhook
+// for at most 30 s.
 const caseTime = 10 * time.Second
 
-// Run reads the suites of files and runs their cases, of several suites at once. The
-// outcomes are in the order of files and cases.
+// Run reads the suites of files and runs their cases, several concurrently. The outcomes are in
+// the order of files and cases.
 func Run(ctx context.Context, files []string, opts Options) *Results {
 	var suites []*Suite
 	out := &Results{}
@@ -205,7 +205,7 @@ func run(ctx context.Context, suites []*Suite, opts Options, out *Results) *Resu
 	return out
 }
 
-// each calls f for 0 to n-1, at most limit of them at once; 0 is as many as there are
+// each calls f for 0 to n-1, with at most limit calls at once; a limit of 0 is the number of
 // cores.
 func each(n, limit int, f func(int)) {
 	if limit == 0 || n == 1 {
@@ -226,8 +226,8 @@ func each(n, limit int, f func(int)) {
 	workers.Wait()
 }
 
-// loadedSuite has the policies of a suite, compiled once, and loaded for each set of objects
-// beside them.
+// loadedSuite has the policies of a suite. They are compiled once, and loaded for each set of
+// further documents that cases have.
 type loadedSuite struct {
 	suite    *Suite
 	opts     *Options
@@ -236,14 +236,14 @@ type loadedSuite struct {
 	resolver engine.Resolver
 	env      *cel.Env
 	errs     []error
-	first    *mapd.Policies // without more documents
+	first    *mapd.Policies // without further documents
 
 	mu    sync.Mutex
 	loads map[string]*load
 	order []*load
 }
 
-// load is one call of mapd.Load.
+// load has the policies for one set of further documents: the result of one call of mapd.Load.
 type load struct {
 	once     sync.Once
 	docs     []*mapd.Document
@@ -307,8 +307,8 @@ func (h *loadedSuite) read() {
 	}
 }
 
-// policyFiles reads the documents of a file, a directory or a glob. Suites in a
-// directory are left out.
+// policyFiles reads the documents of a file, a directory or a glob. It skips suites in a
+// directory.
 func (s *Suite) policyFiles(d *decoder, path, name string) (docs []*mapd.Document) {
 	where := s.near(name)
 	paths := []string{where}
@@ -336,8 +336,8 @@ func (s *Suite) policyFiles(d *decoder, path, name string) (docs []*mapd.Documen
 	return docs
 }
 
-// load returns the policies with some more documents beside them. It loads them once
-// for the same documents.
+// load returns the load for further documents. It calls mapd.Load only once for the same
+// documents.
 func (h *loadedSuite) load(more []*mapd.Document) *load {
 	var key bytes.Buffer
 	for _, d := range more {
@@ -355,7 +355,7 @@ func (h *loadedSuite) load(more []*mapd.Document) *load {
 	return l
 }
 
-// compile loads documents. Policies that like has already are not compiled again.
+// compile loads documents. It reuses compiled policies of like.
 func (h *loadedSuite) compile(docs []*mapd.Document, like *mapd.Policies) (*mapd.Policies, error) {
 	return mapd.Load(mapd.Options{
 		Kubernetes: h.suite.Kubernetes, Namespace: h.suite.Namespace, Unbound: h.suite.Unbound, Enforce: h.suite.Mode == "enforce", Modules: h.loader,
@@ -375,7 +375,8 @@ func (h *loadedSuite) loaded() (all []Loaded) {
 	return all
 }
 
-// run runs one request. It returns nil if the suite itself is at fault.
+// run runs one request as often as Options.Count says. It returns nil if the suite could not be
+// loaded, which is reported once for the suite.
 func (h *loadedSuite) run(ctx context.Context, u *unit) *Outcome {
 	o := &Outcome{Suite: u.suite.File, Name: u.name, Line: u.line, Status: Skipped, Message: u.skip, unit: u}
 	if u.skip != "" {
@@ -428,7 +429,7 @@ func (h *loadedSuite) run(ctx context.Context, u *unit) *Outcome {
 	return o
 }
 
-// reorder runs the policies in other orders. What it finds fails the case.
+// reorder runs the policies in other orders. The case fails if a result differs.
 func (h *loadedSuite) reorder(ctx context.Context, policies *mapd.Policies, first *mapd.Result, o *Outcome) {
 	found, err := ordercheck.Check(ctx, policies, first.Request, h.opts.Orders)
 	if err != nil {
@@ -442,10 +443,10 @@ func (h *loadedSuite) reorder(ctx context.Context, policies *mapd.Policies, firs
 	}
 }
 
-// maxReasons is how many reasons are given why no policy matched.
+// maxReasons bounds the reasons why no policy matched that a message has.
 const maxReasons = 3
 
-// whyNot returns lines that say why no policy matched that may have been expected to.
+// whyNot returns lines with reasons why policies did not match the request.
 func whyNot(ctx context.Context, r *mapd.Result) (text string) {
 	n := 0
 	for reason := range r.WhyNot(ctx) {
@@ -462,7 +463,7 @@ func same(a, b *mapd.Result) bool {
 	return a.Refusal() == b.Refusal() && tree.Equal(a.Object(), b.Object())
 }
 
-// once runs a request once. It returns nil if there is no result.
+// once runs a request once. It returns nil if there is no result, and then sets the outcome.
 func (h *loadedSuite) once(ctx context.Context, policies *mapd.Policies, u *unit, o *Outcome) *mapd.Result {
 	broken := func(err error) *mapd.Result {
 		o.Status, o.Message = Broken, err.Error()
@@ -532,8 +533,8 @@ func (h *loadedSuite) once(ctx context.Context, policies *mapd.Policies, u *unit
 	return r
 }
 
-// shown returns changes as they are printed, without the values of Secrets: what tests
-// print ends up in logs.
+// shown returns changes without the values of Secrets, because the output of tests ends up in
+// logs.
 func shown(r *mapd.Result, changes []report.Change) []report.Change {
 	kind := r.Request.Admission.Kind
 	return report.Hide(kind.Group, kind.Kind, changes)

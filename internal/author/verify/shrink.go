@@ -14,13 +14,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// shrinkSteps bounds the objects that are tried: each costs a run of both sides.
+// shrinkSteps bounds the objects that shrink tries: each costs a run of both sides.
 const shrinkSteps = 2000
 
-// shrink reduces a disagreement. It leaves out, large things first, whatever is
-// not needed for the two sides to disagree in the same manner. Without the
-// manner, a disagreement about a wrong field could end as one about a list that
-// is missing.
+// shrink reduces a disagreement: it removes fields and elements, large ones first, as long as the
+// two sides disagree in the same manner. If the manner were not compared, a disagreement about a
+// wrong value could be reduced to one about something else, such as a missing list.
 func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, origin string) *Disagreement {
 	o := Object{Object: r.object, Old: r.old, Operation: r.operation, Namespace: r.namespace, User: r.user, Groups: r.groups}
 	want := p.manner(ctx, r)
@@ -56,8 +55,8 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 			return try(c)
 		})
 	}
-	// The results are those of the request that a server would have seen, in
-	// which decoding has restored required fields.
+	// requests decodes the reduced object as a server would, which restores required fields, so the
+	// Disagreement has the object and the results after that.
 	r = requests(types, o)[0]
 	d := &Disagreement{Origin: origin, Operation: o.Operation, Object: r.object, Old: r.old, Namespace: r.namespace}
 	if slices.ContainsFunc(p.mutators, (*legacy.Mutator).Asks) || r.user != nobody {
@@ -68,7 +67,7 @@ func (p *part) shrink(ctx context.Context, types *openapi.Types, r *request, ori
 	return d
 }
 
-// manner is how two results differ.
+// manner is the way in which two results differ.
 type manner struct {
 	how                             agreement
 	referenceRefuses, nativeRefuses bool
@@ -93,8 +92,8 @@ func essential(path []string) bool {
 	return false
 }
 
-// reduce removes as much of m as it can while shows holds. It does not touch
-// paths for which keep holds.
+// reduce returns m without the fields and elements that can be removed such that shows still
+// returns true. It does not remove paths for which keep returns true.
 func reduce(m map[string]any, keep func(path []string) bool, shows func(map[string]any) bool) map[string]any {
 	for {
 		before := m
@@ -103,8 +102,8 @@ func reduce(m map[string]any, keep func(path []string) bool, shows func(map[stri
 			if len(found) == 0 {
 				break
 			}
-			// From the end, so that the other elements of a list keep their
-			// indices.
+			// From the end, so that removing an element does not change the indices in the paths
+			// that follow.
 			for _, path := range slices.Backward(found) {
 				if keep(names(path)) {
 					continue
@@ -120,8 +119,8 @@ func reduce(m map[string]any, keep func(path []string) bool, shows func(map[stri
 	}
 }
 
-// paths returns the paths of all members and elements at a depth, in order. A
-// step is a string or an int.
+// paths returns the paths of all fields and elements at a depth, in order. A path consists of
+// strings, which are field names, and ints, which are indices.
 func paths(v any, depth int) [][]any {
 	if depth == 0 {
 		return [][]any{nil}
@@ -178,8 +177,8 @@ func without(v any, path []any) any {
 // hidden replaces the contents of a Secret.
 const hidden = "(hidden)"
 
-// conceal removes the contents of a Secret from a disagreement. It keeps
-// visible where the two sides differ.
+// conceal removes the contents of a Secret from a disagreement. Fields in which the two sides
+// differ remain visible, because concealed replaces different values by different texts.
 func conceal(d *Disagreement) {
 	if d.Object["kind"] != "Secret" || d.Object["apiVersion"] != "v1" {
 		return
@@ -197,8 +196,8 @@ func conceal(d *Disagreement) {
 	}
 }
 
-// concealed returns a Secret without its contents. Equal values get equal
-// names.
+// concealed returns a Secret with its values replaced by "(hidden) 1" and so on. Equal values get
+// equal numbers, which seen has for the objects before.
 func concealed(obj map[string]any, seen map[string]string) map[string]any {
 	if obj == nil {
 		return nil
@@ -231,8 +230,8 @@ func concealed(obj map[string]any, seen map[string]string) map[string]any {
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// NamespaceLabels returns the labels of the object's Namespace in the syntax of
-// selectors, without the one that every Namespace has.
+// NamespaceLabels returns the labels of the object's Namespace in the syntax of selectors, without
+// the label kubernetes.io/metadata.name.
 func (d *Disagreement) NamespaceLabels() string {
 	labels := (&unstructured.Unstructured{Object: d.Namespace}).GetLabels()
 	var out []string

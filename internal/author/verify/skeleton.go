@@ -23,9 +23,9 @@ var common = []schema.GroupVersionKind{
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
 }
 
-// kindsOf returns the kinds that a mutator applies to, in a fixed order, or
-// some if it applies to all. Combinations of group and kind that nobody serves
-// are left out if there are others.
+// kindsOf returns the kinds that a mutator applies to, in a fixed order, or a few common ones if
+// it applies to all. It leaves out combinations of group, version and kind that are not among
+// types, unless there are no others.
 func kindsOf(m *legacy.Mutator, types *openapi.Types) []schema.GroupVersionKind {
 	all := combinations(m, types)
 	known := slices.DeleteFunc(slices.Clone(all), func(gvk schema.GroupVersionKind) bool {
@@ -75,7 +75,7 @@ func combinations(m *legacy.Mutator, types *openapi.Types) []schema.GroupVersion
 	return out
 }
 
-// served returns a served version of a kind.
+// served returns a kind in a version that types have, or in v1 if they do not have the kind.
 func served(types *openapi.Types, group, kind string) schema.GroupVersionKind {
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1", "v2", "v1beta2", "v1alpha2"} {
 		gvk := schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
@@ -86,8 +86,7 @@ func served(types *openapi.Types, group, kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
 }
 
-// Skeleton returns a plain object of a kind. Kinds that run Pods get two
-// containers.
+// Skeleton returns a minimal object of a kind. Pods and Pod templates have two containers.
 func Skeleton(gvk schema.GroupVersionKind) map[string]any {
 	obj := map[string]any{
 		"apiVersion": gvk.GroupVersion().String(),

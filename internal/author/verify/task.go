@@ -10,57 +10,59 @@ import (
 	"github.com/mapd-project/mapd/pkg/openapi"
 )
 
-// Written is a native policy with its binding, and the parameters that they read.
+// Written is a native policy with its binding and the parameters that they use.
 type Written struct {
 	Policy  *admissionregistrationv1.MutatingAdmissionPolicy
 	Binding *admissionregistrationv1.MutatingAdmissionPolicyBinding
 	Params  []*unstructured.Unstructured
 }
 
-// Request is the creation or update of an object, as a server holds it when admission begins. What
-// is in it must not be modified.
+// Request is the creation or update of an object, as an API server has it when admission begins.
+// Its contents must not be modified.
 type Request struct {
 	Operation   string
 	Object, Old map[string]any
-	Namespace   map[string]any // nil for what is in none
+	Namespace   map[string]any // nil if the object has no namespace
 	User        string
 	Groups      []string
 }
 
-// Reference is the engine that policies stand for. Its error says why it has no answer.
+// Reference runs the engine that the policies have to match. It returns an error if it has no
+// result for a request; then the request is not compared.
 type Reference func(context.Context, Request) (Result, error)
 
-// Task is a comparison of policies with the engine that they stand for. New prepares those for
-// mutators of Gatekeeper by itself.
+// Task is a comparison of policies with the engine that they have to match. For mutators of
+// Gatekeeper, New prepares the comparisons without Tasks.
 type Task struct {
-	// Name is what the policies stand for.
+	// Name identifies what the policies were translated from.
 	Name      string
 	Reference Reference
 	Policies  []Written
-	// Generate returns the object at i of those to compare on, the same one for the same seed.
+	// Generate returns the object number i to compare on. It must be the same for the same seed.
 	Generate func(seed uint64, i int) Object
 	// Allows reports whether a server lets an object through after admission. Others are not compared.
 	Allows func(object map[string]any) bool
-	// Ordered returns an object with those lists in the order of their text whose order may differ;
-	// nil if none may.
+	// Ordered returns an object in which the lists whose order may differ are sorted. It is nil if
+	// no list may have another order.
 	Ordered func(object map[string]any) map[string]any
-	// Explains reports whether a difference for a request is one that is known. It must be set.
+	// Explains reports whether a difference for a request is already known. It must not be nil.
 	Explains func(r Request, reference, native Result) bool
 }
 
 // Outcome is the outcome of a Task. Its Agreements include the objects of Reordered and Explained.
 type Outcome struct {
 	Comparison
-	// Reordered is how many objects were equal but for the order of a list, and Explained for how
-	// many the difference is known.
+	// Reordered is the number of objects that differ only in the order of a list, and Explained the
+	// number of those with a known difference.
 	Reordered, Explained int
-	// NotVerified is how many objects the reference has no answer for, and Why says why not for the
-	// first of them.
+	// NotVerified is the number of objects for which the Reference has no result, and Why its reason
+	// for the first of them.
 	NotVerified int
 	Why         string
 }
 
-// NewTasks prepares comparisons. Types are the kinds that are known; nil means the built-in ones.
+// NewTasks prepares the comparisons of tasks. types are the known kinds; nil means the built-in
+// ones.
 func NewTasks(types *openapi.Types, tasks []Task) *Verifier {
 	if types == nil {
 		types = openapi.New(openapi.Builtin())
@@ -87,11 +89,11 @@ func (v *Verifier) Outcomes() []Outcome {
 	return out
 }
 
-// engineSide is a webhook that answers with what an engine does.
+// engineSide is a side that treats the result of a Reference as that of a webhook.
 type engineSide struct{ answer Reference }
 
 func (s engineSide) run(ctx context.Context, r *request) Result {
-	if r.gvk.Group == api.NativeGroup { // no webhook is called
+	if r.gvk.Group == api.NativeGroup { // API servers call no webhook for this group
 		return Result{Object: r.object}
 	}
 	out, err := s.answer(ctx, r.public())
@@ -108,15 +110,15 @@ func (s engineSide) run(ctx context.Context, r *request) Result {
 	return Result{Object: after, Failed: out.Failed}
 }
 
-// public is a request as others see it.
+// public returns the Request for a request.
 func (r *request) public() Request {
 	return Request{r.operation, r.object, r.old, r.namespace, r.user, r.groups}
 }
 
-// allowed reports whether a request is one to compare on.
+// allowed reports whether the sides are compared on a request (Task.Allows).
 func (p *part) allowed(r *request) bool { return p.allows == nil || p.allows(r.object) }
 
-// agreement is how two results compare.
+// agreement is the outcome of comparing two results. A larger value is a worse one.
 type agreement int
 
 const (
@@ -129,7 +131,7 @@ const (
 // compare compares the results of both sides.
 func (p *part) compare(r *request, ref, nat Result) agreement {
 	if p.explains != nil && !r.same(ref, nat) {
-		// A patch may write what a server fills in.
+		// A patch may write defaults that a server would set.
 		ref.Object, nat.Object = Defaulted(ref.Object), Defaulted(nat.Object)
 	}
 	switch {

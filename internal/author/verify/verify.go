@@ -1,19 +1,17 @@
-// Package verify answers one question: do native policies have the effect of
-// the mutators from which they were written?
+// Package verify compares native policies with the mutators that they were translated from.
 //
-// It runs both on the same requests. The reference is package direct, which
-// walks objects by Gatekeeper's rules and knows nothing of the translation. The
-// other side is what a server would run: the policies, decoded, validated and
-// compiled, in mapd's engine. Either answer passes through what an API server
-// does with it: a webhook's is decoded leniently, a policy's strictly.
+// It runs both on the same requests. The reference is package direct, which implements
+// Gatekeeper's rules and does not use the translation. The other side is what an API server would
+// run: the policies, decoded, validated and compiled, in mapd's engine. Each result is then
+// processed as an API server would: the result of a webhook is decoded leniently, that of a policy
+// strictly.
 //
-// Objects are given, read from a cluster, or generated: Generate makes objects
-// that take every way that a mutator's location can take, and the same ones for
-// the same seed. Objects that a server refuses before admission are not
-// compared. The first object on which the two sides disagree is reduced to what
-// matters.
+// Objects are given, read from a cluster, or generated. Generated objects are the same for the
+// same seed, and have or lack the fields on a mutator's location in different ways. Objects that a
+// server refuses before admission are not compared. The first object on which the two sides
+// disagree is reduced to what the difference needs.
 //
-// This proves nothing. A Comparison counts the objects without a difference,
+// The comparison is a test and not a proof. A Comparison counts the objects without a difference,
 // and how many of these were changed or refused at all.
 package verify
 
@@ -39,8 +37,8 @@ type Object struct {
 	// Namespace is the Namespace of a namespaced object. Nil means one without
 	// labels except for its name.
 	Namespace map[string]any
-	// User is who makes the request; empty means a user of no importance. Groups are those of the
-	// user.
+	// User is the name of the user who makes the request; empty means a user that no mutator is
+	// about. Groups are the groups of the user.
 	User   string
 	Groups []string
 	// Origin says where the object is from: "generated object 12".
@@ -54,26 +52,24 @@ type Comparison struct {
 	Name string `json:"name"`
 	// Mutators are the IDs of the mutators that ran.
 	Mutators []string `json:"mutators"`
-	// Known: a mutator is known to differ, so a disagreement is expected.
+	// Known is true if a mutator is known to differ, so that a disagreement is expected.
 	Known bool `json:"known,omitempty"`
-	// Objects is how many were compared, Agreements for how many the results
-	// were the same, and Changed and Refused how many of these were changed or
-	// refused.
+	// Objects is the number of compared objects, and Agreements the number of those for which the
+	// results were the same. Changed and Refused are how many of the latter were changed or refused.
 	Objects    int `json:"objects"`
 	Agreements int `json:"agreements"`
 	Changed    int `json:"changed"`
 	Refused    int `json:"refused"`
-	// NotAllowed is how many were not compared, because their kind does not
-	// allow them and a server refuses them before admission.
+	// NotAllowed is the number of objects that were not compared, because they are invalid for their
+	// kind, and a server refuses them.
 	NotAllowed int `json:"notAllowed"`
 	// First is nil if there is no disagreement.
 	First *Disagreement `json:"first,omitempty"`
-	// Invalid says why the policies could not run at all; nothing was compared
-	// then.
+	// Invalid is the reason why the policies cannot run; then nothing was compared.
 	Invalid string `json:"invalid,omitempty"`
 }
 
-// Disagreements is how many objects the two sides disagree about.
+// Disagreements returns the number of objects for which the results differ.
 func (c *Comparison) Disagreements() int { return c.Objects - c.Agreements }
 
 // Unexpected reports whether the comparison found a difference that was not known.
@@ -99,20 +95,19 @@ type Result struct {
 	// Refused is the reason of a refusal, or "".
 	Refused string         `json:"refused,omitempty"`
 	Object  map[string]any `json:"object,omitempty"`
-	// Failed says that an error was ignored, where a Reference knows.
+	// Failed: an error was ignored. Only the result of a Reference has it.
 	Failed bool `json:"-"`
 
-	unknown string // why there is no answer
+	unknown string // the reason why there is no result
 }
 
-// Options configure New. The zero value knows the built-in kinds.
+// Options configure New. With the zero value, only the built-in kinds are known.
 type Options struct {
 	Types *openapi.Types
 	// Config is Gatekeeper's, which excludes namespaces; nil means none.
 	Config *legacy.Config
-	// Answers answers for the providers that mutators ask, which the policies must do
-	// with what was recorded. Keys are those that it knows, by provider, for objects
-	// to have.
+	// Answers has the recorded answers of the providers that mutators ask. Keys are the keys for
+	// which it has answers, by provider; generated objects use them.
 	Answers engine.Resolver
 	Keys    map[string][]string
 	// Alone translates one mutator by itself. It is called for mutators that
@@ -132,7 +127,7 @@ type Verifier struct {
 	parts   []*part
 }
 
-// side is one of the two sides of a comparison.
+// side is one of the two sides of a comparison: the reference or the policies.
 type side interface {
 	run(context.Context, *request) Result
 }
@@ -143,15 +138,15 @@ type part struct {
 	mutators          []*legacy.Mutator
 	reference, native side
 	unique, filled    []legacy.Path // see translate.Unit
-	// What a Task has.
+	// The functions of a Task.
 	generate func(seed uint64, i int) Object
 	allows   func(object map[string]any) bool
 	ordered  func(object map[string]any) map[string]any
 	explains func(r Request, reference, native Result) bool
 }
 
-// New prepares all comparisons. Mutators without a policy take part in none,
-// but ms, all mutators, decide how many passes Gatekeeper may make.
+// New prepares the comparisons for units. ms are all mutators, also those without a policy: these
+// are not compared, but the number of passes that Gatekeeper may make depends on all.
 func New(ms []*legacy.Mutator, units []translate.Unit, o Options) *Verifier {
 	if o.Types == nil {
 		o.Types = openapi.New(openapi.Builtin())
@@ -201,8 +196,7 @@ func ids(ms []*legacy.Mutator) []string {
 	return out
 }
 
-// add prepares one comparison: units against their mutators, with all others
-// off.
+// add prepares one comparison: of units with their mutators, while no other mutator runs.
 func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Unit, known bool) {
 	p := &part{Outcome: Outcome{Comparison: Comparison{Name: name, Known: known}}}
 	for _, u := range units {
@@ -224,7 +218,7 @@ func (v *Verifier) add(name string, all []*legacy.Mutator, units []translate.Uni
 	v.parts = append(v.parts, p)
 }
 
-// Check compares everything on one object.
+// Check makes every comparison on one object.
 func (v *Verifier) Check(ctx context.Context, o Object) {
 	rs := requests(v.types, o)
 	for _, p := range v.parts {
@@ -232,8 +226,7 @@ func (v *Verifier) Check(ctx context.Context, o Object) {
 	}
 }
 
-// CheckGenerated compares each set of policies on n objects that are generated
-// for it.
+// CheckGenerated makes each comparison on n objects that are generated for it.
 func (v *Verifier) CheckGenerated(ctx context.Context, seed uint64, n int) {
 	for _, p := range v.parts {
 		if p.Invalid != "" || p.generate == nil || p.explains == nil && len(p.mutators) == 0 {
@@ -249,7 +242,7 @@ func (v *Verifier) CheckGenerated(ctx context.Context, seed uint64, n int) {
 	}
 }
 
-// Comparisons returns the result so far.
+// Comparisons returns the results so far.
 func (v *Verifier) Comparisons() []Comparison {
 	out := make([]Comparison, len(v.parts))
 	for i, p := range v.parts {
@@ -263,7 +256,7 @@ func (p *part) run(ctx context.Context, r *request) (ref, nat Result) {
 	return p.afterValidation(r, p.reference.run(ctx, r)), p.afterValidation(r, p.native.run(ctx, r))
 }
 
-// check compares on one object, given by its requests, and counts.
+// check compares the two sides on the requests for one object, and counts the outcome.
 func (p *part) check(ctx context.Context, types *openapi.Types, requests []*request, origin string) {
 	if p.Invalid != "" {
 		return

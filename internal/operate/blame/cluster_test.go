@@ -73,8 +73,8 @@ func TestManaged(t *testing.T) {
 	}
 }
 
-// Fields of a Pod that have the value of its owner's template are those of who wrote it
-// there, also if a policy put another element before them.
+// If a field of a Pod has the value of its owner's template, its author is who wrote the template,
+// even if a policy has inserted another element before it.
 func TestInherit(t *testing.T) {
 	pod := object(t, podYAML)
 	set := object(t, `
@@ -125,8 +125,8 @@ spec:
 	}
 }
 
-// A field in which a Pod differs from the template is not its controller's: admission wrote
-// it, and the policies write it again if they get the template's value.
+// If a field of a Pod differs from the template, not the controller but admission wrote it, and the
+// policies write it again when they get the template's value.
 func TestReplaced(t *testing.T) {
 	const pod = `
 apiVersion: v1
@@ -177,7 +177,7 @@ spec: {template: {spec: {containers: [{name: main, image: a, terminationMessageP
 	}
 }
 
-// managedFields call a creation an update.
+// creatorOf finds the creation, for which managedFields have the operation Update.
 func TestCreator(t *testing.T) {
 	entry := func(manager, operation, time string) string {
 		return fmt.Sprintf(`{manager: %s, operation: %s, apiVersion: v1, time: "2026-11-23T08:00:0%sZ", fieldsType: FieldsV1, fieldsV1: {"f:data": {}}}`, manager, operation, time)
@@ -258,7 +258,8 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// What nobody manages is what admission wrote: without it, the policies write it again.
+// Fields without a manager were written by admission: if they are removed, the policies write them
+// again.
 func TestAgain(t *testing.T) {
 	pod := object(t, podYAML)
 	managed := AsManaged(pod)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxFields bounds how many lines one event makes.
+	// maxFields bounds the lines for one event.
 	maxFields = 1000
 
 	patchPrefix    = "patch.webhook.admission.k8s.io/"
@@ -27,7 +27,7 @@ var writes = []string{"create", "update", "patch", "apply", "delete"}
 // noWrites are subresources to which clients create something that is not stored.
 var noWrites = []string{"attach", "exec", "portforward", "proxy", "token"}
 
-// event takes an event and writes what it says of the target.
+// event emits the lines for an event if it is about the target.
 func (l *Log) event(e *auditEvent) error {
 	t, ref := l.target, &e.ObjectRef
 	if e.Stage != "ResponseComplete" || !slices.Contains(writes, e.Verb) || slices.Contains(noWrites, ref.Subresource) ||
@@ -83,7 +83,7 @@ func decodeObject(text []byte) map[string]any {
 	return m
 }
 
-// linesOf returns what an event says, without regard to which object it is about.
+// linesOf returns the lines for an event, as if it were about the target.
 func (l *Log) linesOf(e *auditEvent, response map[string]any) []Line {
 	user := e.User.Username
 	if e.ImpersonatedUser != nil {
@@ -129,8 +129,8 @@ func (m *eventLines) add(field webhook.Word, by string, kind Kind, note string) 
 	m.lines = append(m.lines, line)
 }
 
-// webhooks adds what webhooks wrote: mapd's policies by its own annotations, and other
-// webhooks by the server's.
+// webhooks adds lines for the fields that webhooks wrote: those of mapd's policies from mapd's
+// audit annotations, and those of other webhooks from the API server's.
 func (m *eventLines) webhooks(e *auditEvent) {
 	ours := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(e.Annotations)) {
@@ -201,7 +201,8 @@ func (m *eventLines) acted(a *webhook.Acted) {
 	}
 }
 
-// outcomes adds policies that failed. refused is why the request was, if it was.
+// outcomes adds lines for policies that failed. refused is the note for policies because of which
+// the request was refused; "" if it was not.
 func (m *eventLines) outcomes(e *auditEvent, refused string) {
 	for _, key := range slices.Sorted(maps.Keys(e.Annotations)) {
 		hook, kind, _ := strings.Cut(key, "/")
@@ -227,9 +228,9 @@ func (m *eventLines) outcomes(e *auditEvent, refused string) {
 	}
 }
 
-// user adds what the request itself wrote, as far as the log has it: everything, of a
-// new object; the difference from the object before, if the log has both; the fields of a
-// patch. Of a difference, what the webhooks wrote in the same request is theirs.
+// user adds lines for what the user's request wrote, as far as the log has it. For a new object
+// that is everything. If the log has the object before and after, it is the difference, without
+// the fields that webhooks wrote in the same request (hooks). Else it is the fields of the patch.
 func (m *eventLines) user(e *auditEvent, hooks []Line, last any, response map[string]any) {
 	by := m.from.User
 	add := func(paths []string, hooks []Line) {
@@ -260,13 +261,15 @@ func (m *eventLines) user(e *auditEvent, hooks []Line, last any, response map[st
 	}
 }
 
-// boring are fields that the server writes with every change.
+// boring reports whether a field is left out of a difference: the server writes it with every
+// change, or it identifies the object.
 func boring(path string) bool {
 	return within(path, "/metadata/managedFields") || path == "/metadata/resourceVersion" || path == "/metadata/generation" ||
 		path == "/apiVersion" || path == "/kind" || path == "/metadata/name" || path == "/metadata/namespace" || path == "/metadata/uid"
 }
 
-// patchPaths returns the pointers that a patch is about.
+// patchPaths returns the JSON Pointers of the fields in a patch, which is a JSON Patch or an
+// object.
 func patchPaths(text []byte) []string {
 	var ops []struct {
 		Op   string `json:"op"`

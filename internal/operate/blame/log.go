@@ -16,17 +16,17 @@ const (
 	// maxLine bounds a line of an audit log in bytes. A request and its response have at
 	// most 3 MiB each, and a batch of a server has 10 MiB.
 	maxLine = 16 << 20
-	// endlessLine is the size of a line after which its end is not looked for any more.
+	// endlessLine is the size of a line after which reading of the file ends with an error.
 	endlessLine = 4 * maxLine
-	// maxUnusable is how many lines at the beginning of a file may be unusable before the
-	// rest is not read.
+	// maxUnusable bounds the bad lines at the beginning of a file. If all of so many lines are bad,
+	// the file is no audit log, and reading it ends with an error.
 	maxUnusable = 10_000
-	// maxNamed is how many bad lines are named; the others are counted.
+	// maxNamed is how many bad lines Complaints has; the others are only counted.
 	maxNamed = 10
 )
 
-// Log reads one audit log after the other and finds what was done to an object. Its
-// memory does not depend on how long the logs are.
+// Log reads audit logs one after the other, and finds what was done to an object. The memory that
+// it uses does not depend on the length of the logs.
 type Log struct {
 	target    *Target
 	needle    []byte
@@ -38,7 +38,7 @@ type Log struct {
 	// Complaints name the first bad lines, by file and number, and never quote them.
 	Complaints []string
 
-	last     any // the object as the last response had it
+	last     any // the object in the last response; nil if no response had it
 	nameless nameless
 }
 
@@ -52,8 +52,8 @@ func NewLog(target *Target, emit func(Line) error) *Log {
 	return l
 }
 
-// ReadFile reads the lines of a log. A name that ends with .gz is uncompressed first.
-// What cannot be understood is counted and skipped; an error is one of r or of emit.
+// ReadFile reads the lines of a log, which is decompressed if its name ends with .gz. Bad lines
+// are counted and skipped. ReadFile fails if r or emit does, or if the file is no audit log.
 func (l *Log) ReadFile(name string, r io.Reader) error {
 	if strings.HasSuffix(name, ".gz") {
 		unzipped, err := gzip.NewReader(r)
@@ -98,11 +98,11 @@ func (l *Log) ReadFile(name string, r io.Reader) error {
 	}
 }
 
-// End writes what only the end of all logs can say.
+// End emits the lines that are certain only after the last log: those of creations without a name.
 func (l *Log) End() error { return l.flushNameless() }
 
-// readLine reads to the end of a line into buf. Of a line that is too long it returns
-// nothing.
+// readLine reads a line into buf. If the line is longer than maxLine, readLine skips it, and
+// returns an empty line and true.
 func readLine(r *bufio.Reader, buf []byte) (line []byte, tooLong bool, err error) {
 	for size := 0; ; {
 		part, err := r.ReadSlice('\n')
@@ -128,7 +128,7 @@ func (l *Log) complain(file string, number int, why string) {
 	}
 }
 
-// auditEvent is an Event of audit.k8s.io/v1 as far as it is of use.
+// auditEvent has the fields of an Event of audit.k8s.io/v1 that are used here.
 type auditEvent struct {
 	Kind             string      `json:"kind"`
 	APIVersion       string      `json:"apiVersion"`
@@ -161,14 +161,14 @@ type auditObject struct {
 	Subresource string `json:"subresource"`
 }
 
-// line takes one line, which is an event or a batch of events. It returns what is wrong
-// with the line.
+// line processes one line, which is an event or a batch of events. why says what is wrong with the
+// line, "" if nothing is; err is an error of emit.
 func (l *Log) line(text []byte) (why string, err error) {
 	if text[0] != '{' || text[len(text)-1] != '}' {
 		return "not a JSON object on one line", nil
 	}
-	// Most lines are about something else, and to search them costs less than to decode
-	// them. A creation may lack the name.
+	// Most lines are about other objects, and searching a line for the name costs less than
+	// decoding it. The event of a creation may lack the name.
 	if !bytes.Contains(text, l.needle) && !(bytes.Contains(text, []byte(`"create"`)) && slices.ContainsFunc(l.resources, func(r []byte) bool { return bytes.Contains(text, r) })) {
 		return "", nil
 	}
@@ -202,7 +202,7 @@ func (l *Log) line(text []byte) (why string, err error) {
 	return why, nil
 }
 
-// mistake words a decoder's error without quoting the text.
+// mistake returns a text for a decoder's error that does not quote the input.
 func mistake(err error) string {
 	var typed *json.UnmarshalTypeError
 	var syntax *json.SyntaxError

@@ -18,7 +18,7 @@ const created = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadat
 
 func pod() *Target { return Offline("pod", "default", "web") }
 
-// read returns the lines that a log makes.
+// read returns the lines for a log.
 func read(t *testing.T, r io.Reader) (*Log, []Line) {
 	t.Helper()
 	var lines []Line

@@ -13,12 +13,12 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// maxManaged bounds how many lines the managedFields of one object make.
+// maxManaged bounds the lines for the managedFields of one object.
 const maxManaged = 20_000
 
-// Managed returns a line for each field of an object that its managedFields say somebody
-// set, sorted by field. Managers keep fields in their own names: here they are pointers
-// into the object as it is, and fields that it no longer has are left out.
+// Managed returns a line for each field in the managedFields of an object, sorted by field. It
+// translates the paths in managedFields to JSON Pointers into the present object, and leaves out
+// fields that the object no longer has.
 func Managed(name string, object *unstructured.Unstructured) []Line {
 	var out []Line
 	all := object.GetManagedFields()
@@ -45,8 +45,9 @@ func Managed(name string, object *unstructured.Unstructured) []Line {
 }
 
 // creatorOf returns the index of the entry of the request that created an object, -1 if it is
-// not certain. managedFields call a creation an update. So it is the only update that is not
-// later than the object, whose time is of the same clock and has seconds.
+// not certain. managedFields have the operation Update for a creation, too. So the entry must be
+// the only one that is not later than creationTimestamp, which has the same clock and the same
+// precision of seconds, and its operation must be Update.
 func creatorOf(object *unstructured.Unstructured, all []metav1.ManagedFieldsEntry) int {
 	made, at := object.GetCreationTimestamp(), -1
 	for i, entry := range all {
@@ -96,9 +97,9 @@ func appendManaged(out []Line, line Line, at []byte, set map[string]any, value a
 	return out
 }
 
-// member returns what a name of managedFields means in a value: "f:name" is a field,
-// "k:{…}" the element of a list with these keys, "v:…" the element with this value and
-// "i:0" one by its index.
+// member returns the field or element of a value that a key of managedFields names, and its token
+// in a JSON Pointer. "f:name" names a field, "k:{…}" the element of a list with these keys, "v:…"
+// the element with this value, and "i:0" the element at this index.
 func member(value any, key string) (token string, below any, ok bool) {
 	kind, rest, _ := strings.Cut(key, ":")
 	switch v := value.(type) {
@@ -132,8 +133,8 @@ func member(value any, key string) (token string, below any, ok bool) {
 	return "", nil, false
 }
 
-// hasKeys reports whether an element of a list has these keys. A key that is absent may
-// have its default, as the protocol of a port does.
+// hasKeys reports whether an element of a list has these keys. Some of them may be absent, since
+// they may have their default, such as the protocol of a port, but not all.
 func hasKeys(element any, want map[string]any) bool {
 	m, ok := element.(map[string]any)
 	if !ok || len(want) == 0 {
@@ -153,7 +154,7 @@ func hasKeys(element any, want map[string]any) bool {
 	return found > 0
 }
 
-// comparePointers sorts pointers with their indices as numbers.
+// comparePointers compares two pointers token by token, and tokens that are numbers as numbers.
 func comparePointers(a, b string) int {
 	for a != "" && b != "" {
 		x, y := firstToken(a), firstToken(b)
@@ -170,7 +171,7 @@ func comparePointers(a, b string) int {
 	return len(a) - len(b)
 }
 
-// firstToken returns the beginning of a pointer with its slash.
+// firstToken returns the first token of a pointer, with the slash before it.
 func firstToken(pointer string) string {
 	if pointer[0] == '/' {
 		if i := strings.IndexByte(pointer[1:], '/'); i >= 0 {

@@ -8,24 +8,23 @@ import (
 )
 
 const (
-	// maxNameless bounds how many creations of objects whose name the log does not have
-	// are remembered.
+	// maxNameless bounds the remembered creations of objects whose name is not in the log.
 	maxNameless = 512
-	// maxNamelessLines bounds what is remembered of each.
+	// maxNamelessLines bounds the remembered lines of each creation.
 	maxNamelessLines = 64
-	// soon is how long after its creation somebody names an object at the latest: the
-	// scheduler or a controller, usually at once.
+	// soon is the longest time assumed between the creation of an object and the first event with
+	// its name, which is one of the scheduler or a controller, usually at once.
 	soon = 10 * time.Second
 )
 
-// nameless remembers the last creations of objects to which the server gave a name. The
-// log has that name only in the response, which levels below RequestResponse leave out.
+// nameless has the last creations of objects whose name the server generated. The log has that
+// name only in the response, which audit levels below RequestResponse leave out.
 type nameless struct {
 	last []creation
-	next int // in last, once that is full
+	next int // index in last of the next creation to replace, once last is full
 }
 
-// creation is what one of them said.
+// creation is such a creation of an object.
 type creation struct {
 	prefix string // generateName, if the log has the request
 	time   time.Time
@@ -55,23 +54,23 @@ func (n *nameless) add(e *auditEvent, lines []Line) {
 
 func (n *nameless) clear() { *n = nameless{} }
 
-// Nameless returns how many creations are known that the log does not name and that were
-// not settled.
+// Nameless returns the number of remembered creations without a name that settleNameless and
+// flushNameless have not used.
 func (l *Log) Nameless() int { return len(l.nameless.last) }
 
-// mayBe reports whether the target may be what was created.
+// mayBe reports whether the created object may be the target, which existed at the time named.
 func (c *creation) mayBe(t *Target, named time.Time) bool {
 	if c.prefix != "" && !strings.HasPrefix(t.Name, c.prefix) {
 		return false
 	}
-	if !t.Created.IsZero() { // to the second
+	if !t.Created.IsZero() { // it has a precision of seconds
 		return !c.time.After(t.Created.Add(time.Second)) && c.time.After(t.Created.Add(-soon))
 	}
 	return !c.time.After(named) && c.time.After(named.Add(-soon))
 }
 
-// settleNameless writes what the creations say that may be that of the target, when an
-// event names the target for the first time.
+// settleNameless emits, when an event names the target for the first time, the lines of all
+// remembered creations that may be the target's.
 func (l *Log) settleNameless(e *auditEvent) error {
 	if l.last != nil || l.Events > 1 {
 		return nil // its creation is known, or was settled
@@ -79,7 +78,7 @@ func (l *Log) settleNameless(e *auditEvent) error {
 	return l.writeNameless(e.Received.Time)
 }
 
-// flushNameless is settleNameless for a target that no event names.
+// flushNameless does what settleNameless does for a target that no event names.
 func (l *Log) flushNameless() error {
 	if l.Events > 0 || l.target.Created.IsZero() {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/mapd-project/mapd/pkg/tree"
 )
 
-// template says which part of an object is made from which part of its owner.
+// template returns the path of the part of an object that its controller copies from the owner,
+// and the path of the template in the owner. An empty part is the whole object.
 func template(owner *unstructured.Unstructured) (part, from []string) {
 	switch owner.GetKind() {
 	case "Deployment":
@@ -20,8 +21,9 @@ func template(owner *unstructured.Unstructured) (part, from []string) {
 	return nil, []string{"spec", "template"}
 }
 
-// Inherit says of lines whose field has the value that it has in the owner's template who
-// wrote it there: owned are the owner's lines. Other lines stay as they are.
+// Inherit replaces lines of fields that have the same value in the owner's template by the lines
+// of who wrote them there; owned are the owner's lines. A field that differs from the template
+// gets a note. Other lines are returned unchanged.
 func Inherit(lines []Line, object *unstructured.Unstructured, ownerName string, owner *unstructured.Unstructured, owned []Line) []Line {
 	var out []Line
 	for _, line := range lines {
@@ -32,7 +34,7 @@ func Inherit(lines []Line, object *unstructured.Unstructured, ownerName string, 
 		}
 		if there != "" && !equal && byTemplate(&line, object, owner) {
 			who := "its controller, or admission (a policy or webhook),"
-			if kind := owner.GetKind(); kind == "ReplicaSet" || kind == "ReplicationController" { // they change nothing
+			if kind := owner.GetKind(); kind == "ReplicaSet" || kind == "ReplicationController" { // their controllers copy the template unchanged
 				who = "admission (a policy or webhook)"
 			}
 			line.Note = joinNotes("differs from "+ownerName+" "+tree.Field(there)+": "+who+" wrote it, unless the template has changed since", line.Note)
@@ -66,9 +68,10 @@ func joinNotes(a, b string) string {
 	return a + "; " + b
 }
 
-// byTemplate reports whether a line is of the manager that made the object from the template
-// of its owner, a workload of Kubernetes' own: it writes who the owner is. What others write
-// need not be normalized, so that it would differ from what is stored.
+// byTemplate reports whether a line is of the controller that created the object from the template
+// of its owner; that is the manager of ownerReferences. It returns false unless the owner is a
+// built-in workload: templates of other kinds need not be normalized, so that an object could
+// differ from its template although nobody has changed it.
 func byTemplate(line *Line, object, owner *unstructured.Unstructured) bool {
 	switch owner.GroupVersionKind().Group {
 	case "", "apps", "batch":
@@ -83,9 +86,9 @@ func byTemplate(line *Line, object, owner *unstructured.Unstructured) bool {
 	return false
 }
 
-// AsTemplate returns made, which AsManaged made of object, with the values of its owner's
-// template for the fields that the template's controller has set and that differ now: so
-// admission has changed them. It does not change made.
+// AsTemplate returns a copy of made, which AsManaged returned for object. Fields that the
+// controller set and that now differ from the owner's template have the values of the template in
+// the copy, because admission has changed them.
 func AsTemplate(made, object, owner *unstructured.Unstructured) *unstructured.Unstructured {
 	var ops []tree.Op
 	for _, line := range Managed("", object) {
@@ -93,7 +96,7 @@ func AsTemplate(made, object, owner *unstructured.Unstructured) *unstructured.Un
 		if there == "" || equal || !byTemplate(&line, object, owner) {
 			continue
 		}
-		tokens, _ := tree.ParsePointer(line.Field) // it was made
+		tokens, _ := tree.ParsePointer(line.Field) // Managed returns only valid pointers
 		path, found, _ := place(object.Object, made.Object, tokens)
 		from, _ := tree.ParsePointer(there)
 		if value, ok := valueAt(owner.Object, from); ok && found {
@@ -128,8 +131,8 @@ func valueAt(v any, path []string) (any, bool) {
 	return v, true
 }
 
-// inOwner returns the pointer in the owner at which a field of the object stands, "" if there
-// is none, and whether it has the same value.
+// inOwner returns the pointer to the field in the owner's template that a field of the object was
+// copied from, "" if there is none, and whether both have the same value.
 func inOwner(pointer string, object, owner *unstructured.Unstructured) (there string, equal bool) {
 	tokens, err := tree.ParsePointer(pointer)
 	part, from := template(owner)
@@ -152,15 +155,15 @@ func inOwner(pointer string, object, owner *unstructured.Unstructured) (there st
 	return tree.Pointer(slices.Concat(from, path)...), equal
 }
 
-// locate is place for values that are equal.
+// locate returns the path that place finds, and true if the values there are equal.
 func locate(from, to any, tokens []string) (path []string, ok bool) {
 	path, found, equal := place(from, to, tokens)
 	return path, found && equal
 }
 
-// place follows tokens in one tree and finds the same place in another one, in which elements
-// of lists that have a name may have another index. equal reports whether the values there
-// are equal.
+// place follows the path tokens in the tree from, and returns the path of the same field in the
+// tree to. It finds elements of lists by the field name if they have one, because their indices
+// may differ. equal reports whether the values of the field are equal.
 func place(from, to any, tokens []string) (path []string, found, equal bool) {
 	for _, token := range tokens {
 		switch x := from.(type) {
@@ -194,8 +197,9 @@ func place(from, to any, tokens []string) (path []string, found, equal bool) {
 	return path, true, tree.Equal(from, to)
 }
 
-// indexLike returns the index of the element that has the name of this one, or the index
-// of this one if it has no name.
+// indexLike returns the index in list of the element with the same field name as element. If
+// element has no name, it returns i, the index of element in its own list. It returns -1 if list
+// has no such element.
 func indexLike(list []any, element any, i int) int {
 	m, _ := element.(map[string]any)
 	name, named := m["name"]

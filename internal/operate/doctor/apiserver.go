@@ -34,7 +34,7 @@ func (x *examination) server(ctx context.Context) bool {
 	return true
 }
 
-// answer is an answer that may be unknown.
+// answer is the answer to a yes-or-no question, which may be unknown.
 type answer string
 
 const (
@@ -104,13 +104,13 @@ func (x *examination) served(ctx context.Context) ([]string, error) {
 // evidence is what an API server's metrics say about the plugin.
 type evidence struct {
 	gate   answer // the feature gate
-	plugin bool   // it has seen a request
-	others bool   // another plugin has, that sees the same ones
+	plugin bool   // the plugin has handled a request
+	others bool   // another plugin that handles the same requests has handled one
 }
 
-// answer concludes from the evidence. Releases that have the feature gate off
-// have the plugin in their chain as well, where it does nothing; so the gate
-// decides first.
+// answer returns whether the server runs native policies, and if it does not, or that is not
+// known, why. Servers with the feature gate off have the plugin in their chain, too, where it does
+// nothing; so the gate is looked at first.
 func (e evidence) answer() (executes answer, why string) {
 	switch {
 	case e.gate == no:

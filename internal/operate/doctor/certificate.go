@@ -20,8 +20,8 @@ import (
 
 const secretName = "mapd-tls"
 
-// certificate checks the serving certificate and whether the API server accepts
-// it. Of the Secret it reads the certificate only, which is public.
+// certificate checks the serving certificate and whether the API server accepts it. It uses only
+// the certificate in the Secret, which is public, and not the key.
 func (x *examination) certificate(ctx context.Context) {
 	const check = "certificate"
 	entries := x.entries()
@@ -67,7 +67,8 @@ func (x *examination) certificate(ctx context.Context) {
 	x.say(mark, check, fact, advice)
 }
 
-// authorities checks what the configurations alone say about authorities.
+// authorities checks the certificate authorities in the webhook configurations, for a serving
+// certificate that could not be read. It adds a line with mark, fact and advice if they are valid.
 func (x *examination) authorities(check string, entries []entry, now time.Time, mark Mark, fact, advice string) {
 	first, soonest := "", time.Time{}
 	for _, e := range entries {
@@ -99,8 +100,8 @@ func (x *examination) authorities(check string, entries []entry, now time.Time, 
 	x.say(mark, check, fact, advice)
 }
 
-// lifetime judges the age of a serving certificate. mapd replaces it when a
-// third of its time is left; with a quarter left, replacing has failed for a
+// lifetime returns the result of checking the age of a serving certificate. mapd replaces it when
+// a third of its lifetime is left; if less than a quarter is left, replacing it has failed for a
 // while.
 func lifetime(c *x509.Certificate, made, now time.Time) (mark Mark, fact, advice string) {
 	const log = "mapd replaces it when a third of its time is left: see the log of the replica that holds the lease"
@@ -121,7 +122,7 @@ func lifetime(c *x509.Certificate, made, now time.Time) (mark Mark, fact, advice
 // trusts returns an error if an API server would not trust a serving
 // certificate at the address of a webhook entry.
 func trusts(e entry, chain []*x509.Certificate, now time.Time) error {
-	var roots *x509.CertPool // nil: those of the machine
+	var roots *x509.CertPool // nil: the system's
 	if len(e.client.CABundle) > 0 {
 		certs, err := parsePEM(e.client.CABundle)
 		if err != nil {
@@ -134,7 +135,7 @@ func trusts(e entry, chain []*x509.Certificate, now time.Time) error {
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	if invalid := (x509.CertificateInvalidError{}); errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert == chain[0] {
-		return nil // its lifetime has been judged
+		return nil // lifetime checks this
 	}
 	return err
 }
@@ -147,8 +148,8 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 	return p
 }
 
-// parsePEM reads certificates. Its errors do not quote its input, which may be
-// a key in the wrong place.
+// parsePEM reads certificates. Its errors do not quote the input, which may contain a private key
+// by mistake.
 func parsePEM(data []byte) ([]*x509.Certificate, error) {
 	var certs []*x509.Certificate
 	for {

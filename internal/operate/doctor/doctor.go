@@ -1,9 +1,9 @@
-// Package doctor answers one question: is mapd healthy in this cluster?
+// Package doctor checks mapd's health in a cluster.
 //
-// It reads what the cluster says about mapd and tries, by the probe of package
-// install, the one connection that has to work: from the API server to mapd. It
-// writes nothing. A check that cannot be made is Unknown, and its line names the missing
-// permission or the reason; the other checks still run.
+// It reads mapd's objects and metrics, and uses the probe of package install to try the connection
+// that mapd depends on: from the API server to mapd. It writes nothing. If a check cannot be made,
+// its result is Unknown, and its line names the missing permission or another reason; the other
+// checks still run.
 package doctor
 
 import (
@@ -28,12 +28,12 @@ import (
 	"github.com/mapd-project/mapd/internal/words"
 )
 
-// Options name the cluster. Kubernetes and Dynamic are required.
+// Options configure Run. Kubernetes and Dynamic are required.
 type Options struct {
 	Kubernetes kubernetes.Interface
 	Dynamic    dynamic.Interface
 	Now        func() time.Time // nil: time.Now
-	// Each bounds one check; 0: checkLimit. The context bounds all together.
+	// Each bounds the time of one check; 0 means checkLimit. The context bounds the time of all.
 	Each time.Duration
 	// Sample, if not nil, audits at most the first Sampled objects of each kind.
 	Sample func(context.Context) (*audit.Report, error)
@@ -42,8 +42,8 @@ type Options struct {
 // Sampled is how many objects of each kind are enough for a sample: one page.
 const Sampled = 100
 
-// checkLimit is enough for a slow API server, and leaves time for the other checks if one
-// of them waits for something that does not answer.
+// checkLimit is the time for one check. It is enough for a slow API server, and leaves time for
+// the other checks if one of them waits for something that does not answer.
 const checkLimit = 10 * time.Second
 
 // Mark says how bad the result of a check is.
@@ -52,9 +52,9 @@ type Mark string
 // The marks.
 const (
 	OK      Mark = "ok"
-	Warning Mark = "warning" // may be meant so
+	Warning Mark = "warning" // may be intended
 	Unknown Mark = "unknown" // could not be checked
-	Bad     Mark = "bad"     // something does not do what it is there for
+	Bad     Mark = "bad"     // something does not work
 )
 
 // Line is the result of one check: what was checked, the fact, and what to do about it,
@@ -103,8 +103,8 @@ type step struct {
 	run  func(context.Context)
 }
 
-// each runs steps, each for a limited time, so that one that waits in vain takes no time
-// from the others. The steps for which no time is left it adds to unasked.
+// each runs steps one after the other, each with its own time limit, so that a step that gets no
+// answer leaves time for the others. It adds steps for which no time is left to unasked.
 func (x *examination) each(ctx context.Context, steps ...step) {
 	for _, s := range steps {
 		if ctx.Err() != nil {
@@ -168,30 +168,30 @@ func (r Report) Write(w io.Writer, colour bool) error {
 	return err
 }
 
-// oneLine keeps text from a cluster's objects from looking like results.
+// oneLine returns text on one line and without control characters, so that text from a cluster's
+// objects cannot be taken for other results.
 func oneLine(s string) string {
 	return report.Printable(strings.Join(strings.Fields(s), " "))
 }
 
-// examination is one run. It fetches objects that several checks need once.
+// examination has the state of one run, with the objects that several checks need.
 type examination struct {
 	Options
 	lines []Line
 
 	executes answer // whether the server runs native policies
-	version  string // of the native policies that it serves best; empty: none
+	version  string // the best version of native policies that it serves; empty: none
 
-	mutating   []admissionregistrationv1.MutatingWebhookConfiguration // of everybody
+	mutating   []admissionregistrationv1.MutatingWebhookConfiguration // all in the cluster, not only mapd's
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration
 	// Errors of reading the above.
 	mutatingErr, validatingErr error
 
 	own objects
-	// unreached says that the API server's way to mapd was tried and is not open.
+	// unreached says that the probe has shown that the API server does not reach mapd.
 	unreached bool
 	unasked   []string // checks for which no time was left
-	// live counts the policies that mapd keeps in the place of Gatekeeper's
-	// mutators.
+	// live counts the policies that mapd writes for Gatekeeper's mutators (--legacy=native).
 	live int
 	// deployment is mapd's Deployment; nil if it could not be read.
 	deployment *unstructured.Unstructured
@@ -212,13 +212,12 @@ func (x *examination) say(mark Mark, check, fact, advice string) {
 	x.lines = append(x.lines, Line{mark, check, fact, advice})
 }
 
-// unseen reports that something could not be read, which says nothing about whether it is
-// in order.
+// unseen adds an Unknown line for something that could not be read.
 func (x *examination) unseen(check, verb, resource string, err error) {
 	x.say(Unknown, check, "not known: "+whyUnseen(verb, resource, err), howToSee(verb, resource, err))
 }
 
-// whyUnseen says why something could not be read.
+// whyUnseen returns the reason why something could not be read.
 func whyUnseen(verb, resource string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -229,7 +228,7 @@ func whyUnseen(verb, resource string, err error) string {
 	return fmt.Sprintf("%s %s: %v", verb, resource, err)
 }
 
-// howToSee returns the advice to the reason that whyUnseen gives.
+// howToSee returns the advice for the reason that whyUnseen returns.
 func howToSee(verb, resource string, err error) string {
 	if apierrors.IsForbidden(err) {
 		return "needs: " + verb + " " + resource
@@ -237,12 +236,12 @@ func howToSee(verb, resource string, err error) string {
 	return "try again; see the API server's log"
 }
 
-// isTimeout reports whether a call ended because its time was over, here or at the server.
+// isTimeout reports whether a call timed out, here or at the server.
 func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || os.IsTimeout(err)
 }
 
-// shortList names as many as fit a line.
+// shortList returns at most five names, and how many more there are, as a text.
 func shortList(names []string) string { return words.Some(names, 5) }
 
 const namespace = install.Namespace

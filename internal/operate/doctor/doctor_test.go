@@ -105,7 +105,7 @@ func TestCompare(t *testing.T) {
 		want []string
 	}{
 		{"as it should be", have(func(all []admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.MutatingWebhook {
-			// What a server fills in, and what flags decide, is no difference.
+			// Defaults of the server, and fields that flags decide, are no differences.
 			for i := range all {
 				all[i].Rules[0].Scope = nil
 				all[i].TimeoutSeconds = new(int32(5))
@@ -321,7 +321,7 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// What a server fills in is no difference, what it lacks or says otherwise is.
+// Defaults that a server sets are no differences; missing and other values are.
 func TestDiffers(t *testing.T) {
 	role := func(change func(rule map[string]any)) map[string]any {
 		rule := map[string]any{"verbs": []any{"get", "list"}, "resources": []any{"pods"}, "apiGroups": []any{""}}
@@ -355,7 +355,7 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// What somebody has to see to of bindings with mapd.dev/existing is said, and nothing of others.
+// Bindings with mapd.dev/existing that need the user's attention are reported, and no others.
 func TestExisting(t *testing.T) {
 	binding := func(name, value, reason string) ownBinding {
 		u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}

@@ -15,8 +15,8 @@ import (
 
 const driftCheck = "objects from Git"
 
-// drift says which objects that Argo CD or Flux applies the policies would make differ from Git: by
-// the last audit of mapd serve --audit-interval if there is one, else by a sample.
+// drift reports objects applied by Argo CD or Flux that the policies would make different from
+// Git. It takes them from the last audit of mapd serve --audit-interval, or else from a sample.
 func (x *examination) drift(ctx context.Context) {
 	config, err := x.Kubernetes.CoreV1().ConfigMaps(namespace).Get(ctx, controllers.AuditName, metav1.GetOptions{})
 	switch {

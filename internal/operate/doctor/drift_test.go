@@ -16,7 +16,7 @@ import (
 	"github.com/mapd-project/mapd/internal/operate/audit"
 )
 
-// What would differ from Git is said by the last audit of the server, and else by a sample.
+// Objects that would differ from Git are taken from the server's last audit, or else from a sample.
 func TestDrift(t *testing.T) {
 	report := func(drift map[string]int, kinds ...audit.KindTotal) *audit.Report {
 		r := &audit.Report{}

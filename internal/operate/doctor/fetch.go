@@ -73,8 +73,8 @@ type ownBinding struct {
 
 // objects has the policies and bindings in mapd's group, by name.
 type objects struct {
-	served                   bool // both kinds are
-	exceptions               bool // the server has the kind of exceptions
+	served                   bool // the server serves policies and bindings
+	exceptions               bool // the server serves PolicyExceptions
 	servedErr                error
 	policies                 []ownPolicy
 	bindings                 []ownBinding
@@ -171,7 +171,7 @@ func (x *examination) fetch(ctx context.Context) {
 	}
 }
 
-// errUnasked is why something is not known that there was no time to ask for.
+// errUnasked is the error of something for which no time was left to read it.
 var errUnasked = context.DeadlineExceeded
 
 // fetchServed finds out whether the server serves mapd's kinds.
@@ -204,7 +204,8 @@ func (x *examination) fetchPolicies(ctx context.Context) {
 	}
 }
 
-// fetchBindings needs the policies, to say which are bound.
+// fetchBindings reads the bindings and marks the policies that have one. fetchPolicies must have
+// run before.
 func (x *examination) fetchBindings(ctx context.Context) {
 	o := &x.own
 	list, err := x.Dynamic.Resource(resource(api.OwnGroup, "v1", api.BindingResource)).List(ctx, metav1.ListOptions{})

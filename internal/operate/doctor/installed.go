@@ -15,8 +15,8 @@ import (
 	"github.com/mapd-project/mapd/internal/words"
 )
 
-// owner reports the installation that has the webhook configurations, if it is
-// another one.
+// owner reports the installation that the webhook configurations belong to, if it is not the one
+// that is checked.
 func (x *examination) owner() {
 	config := x.configuration()
 	if config == nil {
@@ -34,12 +34,12 @@ func (x *examination) owner() {
 	x.say(Bad, "installation", fact+"; the one in "+namespace+" is passive and writes nothing", "uninstall either, or mapd install --adopt")
 }
 
-// optional are objects of the manifest that an overlay, or a value of the
-// chart, leaves out.
+// optional are the objects of the manifest that may be missing, because an overlay or a value of
+// the chart can leave them out.
 var optional = []string{"mapd-view", "mapd-params-configmaps", "mapd-tls"}
 
-// unrepaired compares objects that mapd has no right to write with the manifest
-// of this release: nothing repairs them by itself.
+// unrepaired compares the objects that mapd has no right to write with the manifest of this
+// release: if they differ, mapd cannot repair them.
 func (x *examination) unrepaired(ctx context.Context) {
 	const check = "installed objects"
 	objects, err := install.Objects("")
@@ -54,7 +54,7 @@ func (x *examination) unrepaired(ctx context.Context) {
 		switch want.GetKind() {
 		case "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "FlowSchema", "PriorityLevelConfiguration":
 		default:
-			continue // people change these, or mapd does
+			continue // users or mapd may change these
 		}
 		name, live, err := install.Live(ctx, x.Dynamic, want)
 		switch {
@@ -91,9 +91,8 @@ func withoutMeta(obj *unstructured.Unstructured) map[string]any {
 	return m
 }
 
-// differs returns the path of the first field in which have lacks something of
-// want, such as .rules[0].verbs, or "". Fields that a server fills in do not
-// count.
+// differs returns the path of the first field in which have differs from want, such as
+// .rules[0].verbs, or "". It ignores fields that only have has, because servers set defaults.
 func differs(want, have any, at string) string {
 	switch want := want.(type) {
 	case map[string]any:

@@ -27,12 +27,12 @@ const gatekeeperWebhook = "mutation.gatekeeper.sh"
 
 // mutators has the facts about Gatekeeper's mutators.
 type mutators struct {
-	stored int              // how many there are
-	mode   string           // of mapd: on, shadow, native, off
-	list   *feature.Listing // what mapd says of them; nil: nothing
-	entry  bool             // servers call mapd for them
-	rival  string           // the configuration by which Gatekeeper mutates; empty: none
-	live   int              // policies that mapd has put in the place of mutators
+	stored int              // the number of mutators in the cluster
+	mode   string           // mapd's --legacy: on, shadow, native, off
+	list   *feature.Listing // mapd's list of them; nil if there is none
+	entry  bool             // a webhook entry makes API servers call mapd for them
+	rival  string           // the webhook configuration of Gatekeeper's own mutation; empty: none
+	live   int              // policies that mapd has written for mutators
 }
 
 // mutators checks whether mapd runs Gatekeeper's mutators, and their state.
@@ -52,7 +52,7 @@ func (x *examination) mutators(ctx context.Context) {
 		x.unseen(mutatorsCheck, "get", "configmap "+gatekeeper.MutatorsName+" in "+namespace, err)
 		return
 	}
-	if g.mode == "" { // nobody to ask but the list
+	if g.mode == "" { // without a Deployment, only the list has the mode
 		g.mode = "off"
 		if g.list != nil {
 			g.mode = g.list.Mode
@@ -116,7 +116,7 @@ func (x *examination) countMutators(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// lines returns the results; none where nothing of Gatekeeper is installed.
+// lines returns the results; none if nothing of Gatekeeper is installed.
 func (g mutators) lines() []Line {
 	if g.mode == "off" {
 		return g.unused()
@@ -170,8 +170,7 @@ func (g mutators) lines() []Line {
 	return lines
 }
 
-// leftPolicies reports policies that stand for mutators and that nobody keeps
-// in step with them.
+// leftPolicies reports policies that were written for mutators and that mapd no longer updates.
 func (g mutators) leftPolicies() []Line {
 	if g.live == 0 || g.mode == "native" {
 		return nil
@@ -198,8 +197,8 @@ func (g mutators) unused() []Line {
 		"apply manifests/overlays/legacy for mapd to run them"}}
 }
 
-// notRunning returns a line for each mutator that does not run, up to a page.
-// Where mapd is not meant to run mutators, that may be intended.
+// notRunning returns a line for each mutator that does not run, up to ten, and one for the others.
+// A mutator that is off is only a warning, because that may be intended.
 func notRunning(off []feature.Line) []Line {
 	const most = 10
 	var lines []Line

@@ -28,7 +28,7 @@ const (
 func (x *examination) policies() {
 	o := &x.own
 	if !o.served {
-		return // has been said
+		return // another check has reported that
 	}
 	before := len(x.lines)
 	if o.policiesErr != nil {
@@ -42,7 +42,7 @@ func (x *examination) policies() {
 		states = append(states, stateOf("policy", p.object, p.err))
 	}
 	for _, b := range o.bindings {
-		if !o.dangling(b) { // those have a line of their own
+		if !o.dangling(b) { // dangling bindings get a line of their own
 			states = append(states, stateOf("binding", b.object, b.err))
 		}
 	}
@@ -77,7 +77,7 @@ func (x *examination) policies() {
 	}
 }
 
-// existing says which bindings with mapd.dev/existing somebody has to see to.
+// existing reports bindings with mapd.dev/existing that need the user's attention.
 func (x *examination) existing() {
 	for _, b := range x.own.bindings {
 		value, ok := b.object.GetAnnotations()[api.ExistingAnnotation]
@@ -108,12 +108,12 @@ func (x *examination) existing() {
 	}
 }
 
-// state is what mapd has written about a policy or a binding.
+// state is the status that mapd has written for a policy or a binding.
 type state struct {
 	what, name string
 	ready      answer // unknown: mapd has not written a condition for this generation
 	why        string
-	warnings   []string // of what is ready
+	warnings   []string // about a policy or binding that is ready
 }
 
 func stateOf(what string, obj *unstructured.Unstructured, undecodable error) state {
@@ -152,8 +152,8 @@ func stateOf(what string, obj *unstructured.Unstructured, undecodable error) sta
 
 var shortNames = map[string]string{"policy": "map", "binding": "mapb"}
 
-// notReady returns a line for each policy and binding that does not work or has a warning, up
-// to a page, and one for those without a status.
+// notReady returns a line for each policy and binding that does not work or has a warning, up to
+// ten, one for the others, and one for those without a status.
 func notReady(states []state) []Line {
 	const most = 10
 	var lines []Line
@@ -258,9 +258,9 @@ func (x *examination) parameters(ctx context.Context) {
 	}
 }
 
-// param returns what a paramRef refers to, if that does not exist. Without a
-// namespace the parameters of a namespaced kind are those of the request's
-// namespace, which is not known here: verb is "" then.
+// param returns a description of what a paramRef refers to, if that does not exist, and the verb
+// that was used to look. If a paramRef of a namespaced kind has no namespace, the parameters are
+// those in the request's namespace, which is not known here: verb is "" then.
 func (x *examination) param(ctx context.Context, gvr schema.GroupVersionResource, namespaced bool, ref *admissionregistrationv1.ParamRef) (what, verb string, err error) {
 	var client dynamic.ResourceInterface = x.Dynamic.Resource(gvr)
 	in := ""
@@ -323,8 +323,8 @@ func (x *examination) duplicatedPolicies(ctx context.Context) {
 	x.say(mark, check, fact+shortList(twice), "delete one of the two, or its binding")
 }
 
-// isKept reports whether mapd keeps a policy, and counts those that stand for
-// mutators.
+// isKept reports whether mapd writes a policy for Gatekeeper's mutators, and counts these policies
+// in x.live.
 func (x *examination) isKept(p *unstructured.Unstructured) bool {
 	if p.GetLabels()[nativepolicies.LiveLabel] == "" {
 		return false
@@ -342,7 +342,7 @@ func (x *examination) nativeNames(ctx context.Context) (names []string, bound ma
 	}
 	for i := range list.Items {
 		p := &list.Items[i]
-		// A policy that mapd keeps may be in both groups for a moment.
+		// A policy that mapd writes may be in both groups for a moment.
 		if !x.isKept(p) {
 			names = append(names, p.GetName())
 		}

@@ -15,22 +15,22 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// viaService makes req a request to a path of mapd's Service. The API server
-// proxies it as it does for any user: without the client certificate that it
-// may have for webhooks.
+// viaService makes req a request to a path of mapd's Service, through the API server's proxy. The
+// API server does not use the client certificate that it may have for webhooks there.
 func viaService(req *rest.Request, path string) *rest.Request {
 	return req.Namespace(namespace).Resource("services").Name("https:mapd:https").SubResource("proxy").Suffix(path)
 }
 
-// asksReviews reports whether mapd can be asked through its Service.
+// asksReviews reports whether mapd can be reached through its Service. It adds a line if the API
+// server does not reach mapd.
 func (x *examination) asksReviews(check string) bool {
 	if x.unreached {
 		x.say(Unknown, check, "not asked: the API server does not reach mapd", "")
 	}
-	return !x.unreached && !x.byURL() // by a URL there is no Service to ask by
+	return !x.unreached && !x.byURL() // if API servers use a URL, there is no Service
 }
 
-// senders reports who may send reviews to mapd.
+// senders checks whether mapd accepts reviews from clients other than API servers.
 func (x *examination) senders(ctx context.Context) {
 	const check = "senders of reviews"
 	if !x.asksReviews(check) {
@@ -55,7 +55,7 @@ func (x *examination) senders(ctx context.Context) {
 	}
 }
 
-// callers reports which API servers send tokens, if mapd looks at them and there were reviews.
+// callers reports which API servers send tokens, if mapd checks tokens and has received reviews.
 func (x *examination) callers(metrics []byte) {
 	const check = "tokens of API servers"
 	valid, not, mode := readCallers(metrics)
@@ -85,7 +85,8 @@ func (x *examination) callers(metrics []byte) {
 		"find out whether these are API servers, before anything else is required of them; mapd's log has the reasons")
 }
 
-// readCallers reads the metrics of who sent reviews with tokens, and who without.
+// readCallers returns from the metrics the senders of reviews with a valid token, those without
+// one, and the mode in which mapd checks tokens.
 func readCallers(text []byte) (valid, not []string, mode string) {
 	seen := map[string]bool{}
 	eachMetric(text, "mapd_caller_tokens_total", func(_ string, labels map[string]string, _ float64) {
@@ -101,7 +102,7 @@ func readCallers(text []byte) (valid, not []string, mode string) {
 	return valid, not, mode
 }
 
-// memory reports how much of the memory for reviews was used, and what else the metrics say.
+// memory reports how much of the memory for reviews was used, and other facts from the metrics.
 func (x *examination) memory(ctx context.Context) {
 	const check = "memory of reviews"
 	if !x.asksReviews(check) {
@@ -131,7 +132,7 @@ func (x *examination) memory(ctx context.Context) {
 	x.say(OK, check, peak+"; none was refused"+after, "")
 }
 
-// readMemory reads the metrics of package webhook about the memory of reviews.
+// readMemory reads the metrics about the memory for reviews, which package webhook exports.
 func readMemory(text []byte) (peak string, refused int, ok bool) {
 	values := map[string]float64{}
 	if !eachMetric(text, "mapd_memory_", func(name string, _ map[string]string, v float64) { values[name] += v }) {

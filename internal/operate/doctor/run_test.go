@@ -74,7 +74,7 @@ func marks(r Report, m Mark) (checks []string) {
 	return checks
 }
 
-// What nobody may read is neither in order nor broken.
+// Checks of what this user may not read are Unknown, neither OK nor Bad.
 func TestRunWithoutRights(t *testing.T) {
 	r := examine(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
@@ -99,8 +99,7 @@ func TestRunWithoutRights(t *testing.T) {
 	}
 }
 
-// One question without an answer takes no time from the others, and is not a defect of
-// what it is about.
+// A request without an answer leaves time for the other checks, and its check is not Bad.
 func TestRunWithoutAnswers(t *testing.T) { synctest.Test(t, testRunWithoutAnswers) }
 
 func testRunWithoutAnswers(t *testing.T) {
@@ -133,7 +132,7 @@ func testRunWithoutAnswers(t *testing.T) {
 	}
 }
 
-// What the whole time did not suffice for is named.
+// Checks for which no time was left are named.
 func TestRunOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)

@@ -28,9 +28,8 @@ const (
 	crdCheck       = "CustomResourceDefinitions"
 )
 
-// installed checks that the two things exist that everything else needs: the
-// kinds, and a Deployment. If nothing is installed it says so in one line, and
-// returns false.
+// installed checks that mapd's kinds and its Deployment exist, which everything else needs. If
+// nothing is installed, it reports that in one line and returns false.
 func (x *examination) installed(ctx context.Context) bool {
 	deployment, err := x.Dynamic.Resource(resource("apps", "v1", "deployments")).Namespace(namespace).Get(ctx, deploymentName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && x.own.servedErr == nil && !x.own.served &&
@@ -72,13 +71,12 @@ func (x *examination) installed(ctx context.Context) bool {
 	return true
 }
 
-// byURL reports whether the API server reaches mapd by a URL and not by a
-// Service.
+// byURL reports whether a webhook entry of mapd has a URL instead of a Service.
 func (x *examination) byURL() bool {
 	return slices.ContainsFunc(x.entries(), func(e entry) bool { return e.client.URL != nil })
 }
 
-// health says how many replicas of a Deployment can answer.
+// health returns the result of checking how many replicas of a Deployment are available.
 func health(deployment map[string]any) (mark Mark, fact, advice string) {
 	number := func(of, field string) int64 {
 		m, _ := deployment[of].(map[string]any)
@@ -111,7 +109,7 @@ func (x *examination) mutation() {
 	config := x.configuration()
 	all := x.own.complete()
 	for _, p := range x.own.policies {
-		all = all && p.err == nil // else it cannot be said here what mapd makes of it
+		all = all && p.err == nil // for a policy that cannot be decoded, the entry is not known here
 	}
 	want, policies := x.own.entries()
 	if config == nil {
@@ -126,8 +124,7 @@ func (x *examination) mutation() {
 		x.say(Unknown, check, fmt.Sprintf("%s has %s; not all policies could be read to compare", configurationName, entryNames(config.Webhooks)), "")
 		return
 	}
-	// Another check looks at the entry for mutators, and Kubewarden's policies have their
-	// own.
+	// The check of mutators looks at their entry. Entries of Kubewarden's policies are not compared.
 	have := slices.DeleteFunc(slices.Clone(config.Webhooks), func(w admissionregistrationv1.MutatingWebhook) bool {
 		return w.Name == gatekeeper.EntryName || modulepolicies.IsEntry(w.Name)
 	})
@@ -141,7 +138,7 @@ func (x *examination) mutation() {
 	}
 }
 
-// outage says how far an outage of mapd would reach.
+// outage reports which requests API servers would refuse while they do not reach mapd.
 func (x *examination) outage() {
 	const check = "an outage of mapd"
 	config := x.configuration()
@@ -170,9 +167,9 @@ func entryNames(webhooks []admissionregistrationv1.MutatingWebhook) string {
 	return words.Count(len(names), "entry", "entries") + " (" + shortList(names) + ")"
 }
 
-// compare returns what is wrong with the entries that exist. policies has the
-// names of the policies of each wanted entry. Addresses are not compared, nor
-// the namespaces that all entries exempt, which flags decide.
+// compare returns a line for each difference between the wanted entries and the existing ones.
+// policies has the names of the policies of each wanted entry. compare ignores addresses, and the
+// namespaces that all entries exempt, because they depend on mapd's flags.
 func compare(want []*webhookconfig.Entry, policies [][]string, have []admissionregistrationv1.MutatingWebhook) []Line {
 	const why = "mapd writes the entries within a second, but new ones only while a replica is ready: see its log"
 	var lines []Line
@@ -206,8 +203,8 @@ func compare(want []*webhookconfig.Entry, policies [][]string, have []admissionr
 	return lines
 }
 
-// exemptSelector returns the part of a namespaceSelector that exempts
-// namespaces from an entry whatever its policies select. mapd writes it first.
+// exemptSelector returns the part of a namespaceSelector by which all entries exempt namespaces;
+// nil if there is none. mapd writes it as the first requirement.
 func exemptSelector(s *metav1.LabelSelector) *metav1.LabelSelector {
 	if s == nil || len(s.MatchExpressions) == 0 || s.MatchExpressions[0].Key != corev1.LabelMetadataName || s.MatchExpressions[0].Operator != metav1.LabelSelectorOpNotIn {
 		return nil
@@ -219,8 +216,8 @@ func sameSelector(a, b *metav1.LabelSelector) bool {
 	return metav1.FormatLabelSelector(a) == metav1.FormatLabelSelector(b) || api.SelectsAll(a) && api.SelectsAll(b)
 }
 
-// condition returns an entry's condition of that name. An entry has no
-// condition of policies if one of its policies is broken.
+// condition returns the expression of an entry's matchCondition with a name, "" if there is none.
+// An entry does not have the condition for policies if one of its policies is broken.
 func condition(w admissionregistrationv1.MutatingWebhook, name string) string {
 	for _, m := range w.MatchConditions {
 		if m.Name == name {
@@ -251,7 +248,7 @@ func rules(all []admissionregistrationv1.RuleWithOperations) []string {
 	return texts
 }
 
-// validation checks the entries that validate policies.
+// validation checks the ValidatingWebhookConfiguration, by which mapd validates policies.
 func (x *examination) validation() {
 	const check = "validating webhook"
 	switch {
@@ -287,7 +284,7 @@ func (x *examination) validation() {
 	}
 }
 
-// probe tries the connection from the API server to mapd.
+// probe tries the connection from the API server to mapd, by a dry run that mapd has to refuse.
 func (x *examination) probe(ctx context.Context) {
 	const check = probeCheck
 	err := install.Probe(ctx, x.Dynamic)
@@ -327,8 +324,9 @@ const probeCheck = "API server to mapd"
 
 const exemptAdvice = "run mapd by its own service account; until then this can only be checked as another user"
 
-// exemptUser reports that a person's requests pass every policy, because mapd runs with
-// that person's credentials. Requests of a service account are those of mapd itself.
+// exemptUser warns if mapd runs with the credentials of a person: mapd applies no policy to the
+// requests of its own user, so none applies to that person's. A service account is no problem,
+// because only mapd uses it.
 func (x *examination) exemptUser() {
 	config := x.configuration()
 	if config == nil {
@@ -342,7 +340,7 @@ func (x *examination) exemptUser() {
 	}
 }
 
-// ownUser returns the name of this user if mapd runs as the same user, else "".
+// ownUser returns the name of the user who runs this check if mapd runs as the same user, else "".
 func (x *examination) ownUser(ctx context.Context) string {
 	review, err := x.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil || x.validating == nil {
@@ -362,7 +360,7 @@ func (x *examination) ownUser(ctx context.Context) string {
 func (x *examination) neighbours() {
 	const check = "webhooks before mapd's"
 	if x.mutatingErr != nil {
-		return // has been said
+		return // mutation has reported that
 	}
 	var names []string
 	for _, c := range x.mutating {
@@ -387,8 +385,7 @@ type entry struct {
 	client admissionregistrationv1.WebhookClientConfig
 }
 
-// entries returns mapd's entries, as far as they are known, those of mutation
-// first.
+// entries returns mapd's webhook entries, as far as they could be read, the mutating ones first.
 func (x *examination) entries() []entry {
 	var all []entry
 	if c := x.configuration(); c != nil {
@@ -404,8 +401,7 @@ func (x *examination) entries() []entry {
 	return all
 }
 
-// host returns the name by which the API server calls mapd. The certificate has
-// to be for that name.
+// host returns the host name that the API server expects in mapd's certificate.
 func (e entry) host() string {
 	if s := e.client.Service; s != nil {
 		return s.Name + "." + s.Namespace + ".svc"

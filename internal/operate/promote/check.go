@@ -46,7 +46,7 @@ type Subject struct {
 	Policy           *unstructured.Unstructured
 	Bindings         []*unstructured.Unstructured
 	Minor            int      // of the server
-	Exempt           []string // namespaces that mapd leaves out
+	Exempt           []string // namespaces that mapd excludes
 	Others           int      // policies that stay with mapd
 	Versions         map[string][]string
 	Context          []*unstructured.Unstructured // parameters, Namespaces, definitions
@@ -184,7 +184,7 @@ func groupOf(apiVersion string) string {
 	return group
 }
 
-// bounds of the check whether a policy bears being applied twice.
+// maxTwice bounds the check whether a policy changes its own result.
 const maxTwice = 20_000
 
 // Check describes what would be different after the move, and whether the policy can be moved at
@@ -241,8 +241,9 @@ func Check(ctx context.Context, s *Subject) ([]CheckResult, error) {
 
 type adder func(level Level, check, row, format string, args ...any)
 
-// rollout refuses a policy that mapd does not enforce everywhere, unless it is moving: then
-// Decide finds out, and goes back. Of a demotion it notes what mapd will not do.
+// rollout refuses to promote a policy that mapd does not enforce everywhere, unless it is being
+// moved: then Decide checks that and goes back. For a demotion, rollout notes where mapd will not
+// enforce the policy.
 func (s *Subject) rollout(add adder) {
 	if s.Direction == Mapd {
 		if rec, err := recordOf(s.Policy); err == nil && rec != nil && s.Policy.GroupVersionKind().Group == api.OwnGroup {
@@ -314,7 +315,7 @@ func (s *Subject) lint(ctx context.Context, add adder) error {
 	return nil
 }
 
-// plain returns an object without what a server adds and mapd keeps in it.
+// plain returns an object without the fields that a server adds and without mapd's annotations.
 func plain(u *unstructured.Unstructured) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	u.SetManagedFields(nil)
@@ -340,7 +341,7 @@ func (s *Subject) twice(ctx context.Context, add adder) error {
 		u = plain(u)
 		if api.IsAdmission(u.GroupVersionKind().Group) {
 			u.SetAPIVersion(api.OwnGroup + "/v1")
-			if u.GetKind() == api.BindingKind { // so that objects are tried that it does not select
+			if u.GetKind() == api.BindingKind { // so that the policy also runs on objects that the binding does not select
 				unstructured.RemoveNestedField(u.Object, "spec", "matchResources")
 			}
 		}
@@ -386,7 +387,7 @@ func (s *Subject) twice(ctx context.Context, add adder) error {
 	return nil
 }
 
-// trial applies policies twice.
+// trial applies policies to objects and again to the results.
 type trial struct {
 	ctx            context.Context
 	policies       *mapd.Policies

@@ -31,8 +31,8 @@ type Excepted struct {
 // exceptionCondition begins the names of the conditions that stand for exceptions.
 const exceptionCondition = "mapd-exception-"
 
-// exceptionsFrom reads the exceptions that hold for a policy, or will; bindings are the names of
-// the policy's.
+// exceptionsFrom reads the exceptions that hold for a policy now or later; bindings are the names
+// of the policy's bindings.
 func (p *Promoter) exceptionsFrom(ctx context.Context, policy string, bindings []string) (out Excepted, err error) {
 	list, err := p.Dynamic.Resource(api.Exceptions).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
@@ -130,7 +130,7 @@ func condition(x *binding.Exception, bindings []string, now time.Time) (text, wh
 	return celgen.Not(celgen.All(all...)).Text, ""
 }
 
-// requirements are those of a selector on the labels of an object that has metadata.
+// requirements returns the expressions of a label selector for the labels of the object o.
 func requirements(o celgen.Expr, s *metav1.LabelSelector) (out []celgen.Expr) {
 	label := func(key string) celgen.Expr {
 		return celgen.OptionalItem(celgen.Optional(celgen.Field(o, "metadata"), "labels"), celgen.Constant(key))
@@ -154,7 +154,7 @@ func requirements(o celgen.Expr, s *metav1.LabelSelector) (out []celgen.Expr) {
 	return out
 }
 
-// ruleCondition says a rule but for its names.
+// ruleCondition returns the expressions for a rule, apart from its resourceNames.
 func ruleCondition(r *admissionregistrationv1.NamedRuleWithOperations, match *admissionregistrationv1.MatchPolicyType, request, resource celgen.Expr) (out []celgen.Expr, why string) {
 	among := func(e celgen.Expr, values []string) {
 		if !slices.Contains(values, "*") {
@@ -200,7 +200,7 @@ func withConditions(u *unstructured.Unstructured, more []admissionregistrationv1
 	_ = unstructured.SetNestedSlice(u.Object, list, "spec", "matchConditions") // the spec is a map
 }
 
-// withoutConditions takes the matchConditions of names out of a policy.
+// withoutConditions removes the matchConditions with these names from a policy.
 func withoutConditions(u *unstructured.Unstructured, names []string) {
 	if len(names) == 0 {
 		return

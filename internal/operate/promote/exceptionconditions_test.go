@@ -165,7 +165,7 @@ func TestExceptionsOfInstallation(t *testing.T) {
 	}
 }
 
-// What a policy gets for its exceptions, it loses when it comes back.
+// The matchConditions that a policy gets for exceptions are removed when it moves back.
 func TestConditionsComeAndGo(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"matchConditions": []any{map[string]any{"name": "own", "expression": "true"}}}}}
 	before := u.DeepCopy()

@@ -53,7 +53,7 @@ func (p *Promoter) discover(ctx context.Context) (*served, error) {
 	}
 	s.minor = minor
 	groups, lists, err := discovery.ToDiscoveryInterfaceWithContext(p.Kubernetes.Discovery()).ServerGroupsAndResourcesWithContext(ctx)
-	if len(lists) == 0 && err != nil { // a group whose server is away does not matter
+	if len(lists) == 0 && err != nil { // a group whose aggregated server does not answer does not matter
 		return nil, err
 	}
 	for _, g := range groups {
@@ -96,7 +96,7 @@ func (p *Promoter) Gather(ctx context.Context, w *World, to Direction, sample in
 	slices.SortFunc(s.Bindings, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
 	typed, err := policy.Decode(of.Unstructured)
 	if err != nil {
-		return s, nil, nil // which a check says
+		return s, nil, nil // a check reports the error
 	}
 	var notes []string
 	note := func(what string, err error) { notes = append(notes, fmt.Sprintf("%s not read: %v", what, err)) }
@@ -170,7 +170,7 @@ func (p *Promoter) definition(ctx context.Context, r schema.GroupVersionResource
 	}
 	u, err := p.Dynamic.Resource(schema.GroupVersionResource{Group: api.DefinitionGroup, Version: "v1", Resource: "customresourcedefinitions"}).
 		Get(ctx, r.Resource+"."+r.Group, metav1.GetOptions{})
-	if err != nil { // of an aggregated server, or hidden: without its schema objects are taken as they are
+	if err != nil { // the kind is of an aggregated server, or may not be read: objects are used without its schema
 		return nil
 	}
 	return []*unstructured.Unstructured{u}

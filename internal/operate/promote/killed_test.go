@@ -13,8 +13,9 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// drive plays a promoter for which servers and replicas learn of each write at once. It
-// returns the steps that it took, writes and answers, and kills it after most of them.
+// drive runs a promoter while servers and replicas receive each write at once. It returns the steps
+// that the promoter took, which are writes and answers, and kills the promoter after the number
+// most of them.
 func (e *etcd) drive(o Options, differs bool, most int) (steps []string, ended bool) {
 	e.t.Helper()
 	var p Proofs
@@ -65,7 +66,7 @@ func (e *etcd) drive(o Options, differs bool, most int) (steps []string, ended b
 	}
 }
 
-// covered checks that the policy is enforced for both bindings by a side.
+// covered checks that for each of the two bindings, mapd or the servers enforce the policy.
 func (e *etcd) covered(steps []string) {
 	e.t.Helper()
 	v := &view{knows: e.objects}
@@ -76,7 +77,7 @@ func (e *etcd) covered(steps []string) {
 	}
 }
 
-// state is what is stored, without what a server counts.
+// state returns the stored objects as a text, without resourceVersions, generations and the like.
 func (e *etcd) state() string {
 	var out []string
 	for k, u := range e.objects {
@@ -145,7 +146,7 @@ func TestKilledAfterEachStep(t *testing.T) {
 				if got := e.state(); got != tt.want {
 					t.Fatalf("killed after %v, and after %v, went on with %v:\n%s\nwant:\n%s", steps, more, last, got, tt.want)
 				}
-				// Of two minds.
+				// After the promoter was killed, another one moves in a given direction.
 				for to, want := range map[Direction]string{Native: atServers, Mapd: atMapd} {
 					e := tt.begin()
 					steps, _ := e.drive(o, tt.differs, first)
@@ -165,7 +166,7 @@ func TestKilledAfterEachStep(t *testing.T) {
 	}
 }
 
-// A policy that mapd does not enforce any more is not handed to servers, which would.
+// A policy that mapd no longer enforces is not moved to the servers, which would enforce it.
 func TestGoesBackIfNotEnforced(t *testing.T) {
 	trip := func(u *unstructured.Unstructured) *unstructured.Unstructured { return tripped(t, u) }
 	for name, tt := range map[string]struct {
@@ -223,8 +224,8 @@ func TestGoesBackIfNotEnforced(t *testing.T) {
 	}
 }
 
-// What a native policy says about its rollout has never meant anything, and would make mapd leave
-// it in shadow.
+// Rollout annotations of a native policy are dropped when it is adopted: servers have ignored them,
+// and with them mapd would leave the policy in shadow.
 func TestAdoptedIsEnforced(t *testing.T) {
 	p := policyOf(t, api.NativeGroup, "p", "v1")
 	p.SetAnnotations(map[string]string{modeAnnotation: "shadow", "note": "x"})

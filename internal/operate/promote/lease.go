@@ -45,7 +45,7 @@ func (p *Promoter) Alone(ctx context.Context, namespace string, work func(contex
 	held, failed := lease.Hold(trying, func(leading context.Context) {
 		waiting.Stop()
 		err = work(leading)
-		if err != nil && leading.Err() != nil && ctx.Err() == nil { // which err came of
+		if err != nil && leading.Err() != nil && ctx.Err() == nil { // err is a consequence of losing the lease
 			err = fmt.Errorf("the lease %s/%s is lost: another mapd promote may be at work", namespace, leaseName)
 		}
 	})

@@ -63,13 +63,14 @@ type Record struct {
 	// Modes are the mode annotations before phase compare: that of the policy under "", those of
 	// bindings under their names.
 	Modes map[string]string `json:"modes,omitempty"`
-	// Restore says that bindings of mapd that are missing are made from native ones.
+	// Restore says that missing bindings of mapd are created from the native ones.
 	Restore bool `json:"restore,omitempty"`
-	// Digest is that of the policy as it was made from the native one.
+	// Digest is the digest of mapd's policy when it was created from the native one.
 	Digest string `json:"digest,omitempty"`
 }
 
-// kept is what a native object remembers of mapd's.
+// kept is the value of the annotation keptAnnotation: what is needed to turn a native object back
+// into mapd's.
 type kept struct {
 	ID          string            `json:"id"`
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -108,14 +109,14 @@ func NewObject(u *unstructured.Unstructured) *Object {
 func (o *Object) going() bool    { return o.GetDeletionTimestamp() != nil }
 func (o *Object) promoted() bool { return o.GetLabels()[fromLabel] == api.OwnGroup }
 
-// Of names the policy that a binding is of.
+// Of returns the name of the policy that a binding refers to.
 func Of(binding *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(binding.Object, "spec", "policyName")
 	return name
 }
 
-// World has the stored policies of one name, and the bindings of that name's policy, of
-// both groups. It may have other objects.
+// World has the stored policies of one name in both groups, and the bindings that refer to them.
+// It may have other objects, too.
 type World struct {
 	Policy  string
 	Objects map[nativepolicies.Key]*Object
@@ -123,36 +124,39 @@ type World struct {
 	Excepted Excepted
 }
 
-// Moving reports whether the policy is being moved, or was when its promoter ended.
+// Moving reports whether the policy is being moved, or its promoter ended before the move was
+// complete.
 func (w *World) Moving() bool {
 	own := w.Objects[nativepolicies.Key{Group: api.OwnGroup, Name: w.Policy}]
 	return own != nil && isMoving(own.Unstructured)
 }
 
-// Options say what is wanted.
+// Options say how to move a policy.
 type Options struct {
 	To Direction
 	// ID names the promoter.
 	ID string
-	// Canary compares what both sides make of requests before mapd's policy goes.
+	// Canary compares the results of mapd and the API servers for some requests before mapd's
+	// policy is deleted.
 	Canary bool
-	// Exempt are namespaces that native bindings leave out.
+	// Exempt are namespaces that native bindings have to exclude.
 	Exempt []string
-	// Adopt permits to demote a native policy that was not promoted.
+	// Adopt allows demoting a native policy that was not promoted.
 	Adopt bool
 }
 
-// Proofs are what a promoter has found out. Each is the fingerprint of the objects that it
-// is about, so it does not hold for others.
+// Proofs are the answers that a promoter has found to questions. Each field is the fingerprint of
+// the objects for which the answer is yes, so it does not hold after they change.
 type Proofs struct {
 	Native string // every API server runs the native objects
 	Own    string // every replica runs mapd's objects, and every API server calls it for them
-	Agreed string // both sides made the same of enough requests
-	// Differs is the same for a difference, and Why says which.
+	Agreed string // both sides gave the same result for enough requests
+	// Differs is the fingerprint of objects for which the results differ, and Why describes the
+	// difference.
 	Differs, Why string
 }
 
-// Question is what Decide has to know before it goes on.
+// Question is something that Decide has to know before it can return the next action.
 type Question string
 
 // The questions.
@@ -160,11 +164,11 @@ const (
 	AskNative Question = "native" // does every API server run the native objects?
 	AskOwn    Question = "own"    // does every replica run mapd's objects?
 	AskCanary Question = "canary" // do they agree?
-	AskGone   Question = "gone"   // has what is being deleted gone?
+	AskGone   Question = "gone"   // has the object that is being deleted disappeared?
 )
 
-// Action is one write. If Annotate is set, it changes annotations of the object that
-// was seen: nil removes one.
+// Action is one write. If Annotate is set, the action only changes these annotations of the
+// object, if it is still in the version that was read; a nil value removes an annotation.
 type Action struct {
 	nativepolicies.Action
 	Annotate map[string]*string
@@ -181,31 +185,31 @@ func (a Action) String() string {
 	return fmt.Sprintf("annotate %s %s.%s: %s", kind, a.Name, a.Group, strings.Join(slices.Sorted(maps.Keys(a.Annotate)), ", "))
 }
 
-// Next is what to do next: carry out Do and look again, answer Ask for the fingerprint
-// About, or nothing, because all is done or cannot be.
+// Next is the next step: execute Do and call Decide again, or answer Ask for the fingerprint
+// About and call Decide again. There is no next step if Done or Err is set.
 type Next struct {
 	Do    []Action
 	Ask   Question
 	About string
 	Done  bool
 	Err   error
-	// Back is why the policy goes back to mapd although it was to be promoted.
+	// Back is the reason why a promotion is undone; "" if it is not.
 	Back string
 }
 
 func stop(format string, args ...any) Next { return Next{Err: fmt.Errorf(format, args...)} }
 
-// errNoPolicy says that there is nothing of that name.
+// errNoPolicy is the error if neither group has a policy of that name.
 var errNoPolicy = errors.New("there is no such policy")
 
-// sides is a World, sorted.
+// sides has the input of Decide, and the objects of the World by group and kind.
 type sides struct {
 	Options
 	p                     Proofs
 	policy                string
 	all                   map[nativepolicies.Key]*Object
 	own, native           *Object
-	ownBindings, natives  []*Object // of the policy, by name
+	ownBindings, natives  []*Object // bindings of the policy in each group, sorted by name
 	record                *Record
 	excepted              Excepted
 	ownPrint, nativePrint string
@@ -250,8 +254,9 @@ func Decide(w *World, o Options, p Proofs) Next {
 	return s.toNative()
 }
 
-// fingerprint identifies the versions of a policy and its bindings, by name, that run. A
-// server counts generations of mapd's objects, whose spec a replica need not keep.
+// fingerprint identifies the present versions of a policy and its bindings, which are sorted by
+// name. For mapd's objects it uses metadata.generation and not a digest of the spec, because
+// replicas, which compute it too, need not keep the spec.
 func fingerprint(policy *Object, bindings []*Object) string {
 	h := sha256.New()
 	for _, o := range append([]*Object{policy}, bindings...) {
@@ -271,8 +276,8 @@ func fingerprint(policy *Object, bindings []*Object) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Running returns the fingerprint of what a replica runs of mapd's objects: the metadata of a
-// policy, and those of its bindings. The policy may be nil.
+// Running returns the fingerprint of the policy and the bindings of mapd that a replica runs. Of
+// the objects it needs only the metadata. The policy may be nil.
 func Running(policy *unstructured.Unstructured, bindings []*unstructured.Unstructured) string {
 	var p *Object
 	if policy != nil {
@@ -286,7 +291,7 @@ func Running(policy *unstructured.Unstructured, bindings []*unstructured.Unstruc
 	return fingerprint(p, list)
 }
 
-// toNative says how a promotion goes on.
+// toNative returns the next step of a promotion.
 func (s *sides) toNative() Next {
 	switch {
 	case s.own == nil && s.native == nil:
@@ -301,7 +306,8 @@ func (s *sides) toNative() Next {
 	}
 	rec := s.record
 	if rec != nil && (rec.To != Native || rec.Phase == leave) && len(s.ownBindings) > 0 {
-		// Nothing is compared any more, so nobody else would find out.
+		// The phases in which goBack could undo the promotion are over or were skipped, so this is
+		// the last check.
 		if why := s.limits(rec); why != "" {
 			return stop("the policy is being moved, and mapd no longer enforces it as a server would: %s; or go back with mapd promote --demote", why)
 		}
@@ -309,7 +315,8 @@ func (s *sides) toNative() Next {
 	if rec == nil || rec.To != Native {
 		next := Record{To: Native, Phase: both, ID: s.claim(s.own)}
 		if rec != nil {
-			// Of a demotion, bindings may not be there yet whose native ones are.
+			// A demotion was under way. mapd may still lack bindings whose native ones exist, and
+			// phase leave does not delete these.
 			next.Phase, next.Modes = leave, rec.Modes
 		}
 		return s.write(next)
@@ -357,7 +364,7 @@ func (s *sides) limits(rec *Record) string {
 	return ""
 }
 
-// goBack ends a promotion.
+// goBack returns the step that turns a promotion into a demotion, for the reason why.
 func (s *sides) goBack(rec *Record, why string) Next {
 	next := *rec
 	next.To, next.Phase, next.ID, next.Why = Mapd, both, s.claim(s.own), why
@@ -378,7 +385,8 @@ func (s *sides) foreign() string {
 	return ""
 }
 
-// writeNative returns what has to be written; ok if it is nothing.
+// writeNative returns the step that makes the native objects correspond to mapd's, or true if they
+// already do.
 func (s *sides) writeNative(rec *Record) (Next, bool) {
 	var list []Action
 	wanted := map[string]bool{}
@@ -484,13 +492,13 @@ func exemption(namespaces []string) map[string]any {
 	return map[string]any{"key": namespaceNameLabel, "operator": "NotIn", "values": values}
 }
 
-// exempt has a binding leave out namespaces.
+// exempt makes a binding exclude namespaces.
 func exempt(u *unstructured.Unstructured, namespaces []string) {
 	list, _, _ := unstructured.NestedSlice(u.Object, selectorPath...)
 	_ = unstructured.SetNestedSlice(u.Object, append(list, exemption(namespaces)), selectorPath...) // of another type it would not be stored
 }
 
-// unexempt takes back what exempt did.
+// unexempt removes from a binding what exempt added.
 func unexempt(u *unstructured.Unstructured, namespaces []string) {
 	if len(namespaces) == 0 {
 		return
@@ -510,7 +518,7 @@ func unexempt(u *unstructured.Unstructured, namespaces []string) {
 	}
 }
 
-// compare says how a promotion in phase compare goes on.
+// compare returns the next step of a promotion in phase compare.
 func (s *sides) compare(rec *Record) Next {
 	next := *rec
 	next.Modes = maps.Clone(rec.Modes)
@@ -542,7 +550,7 @@ func (s *sides) compare(rec *Record) Next {
 	}
 }
 
-// deleteAll deletes bindings, and their policy after them.
+// deleteAll returns the step that deletes bindings, and their policy once they are gone.
 func (s *sides) deleteAll(bindings []*Object, policy *Object) Next {
 	var list []Action
 	for _, o := range bindings {
@@ -562,7 +570,7 @@ func (s *sides) deleteAll(bindings []*Object, policy *Object) Next {
 	return Next{Do: []Action{remove(keyOf(policy), policy)}}
 }
 
-// toMapd says how a demotion, or the way back of a promotion, goes on.
+// toMapd returns the next step of a demotion, or of a promotion that is undone.
 func (s *sides) toMapd() Next {
 	leaving := slices.DeleteFunc(slices.Clone(s.natives), func(b *Object) bool {
 		return !b.promoted() && (s.record == nil || !s.record.Restore)
@@ -606,7 +614,8 @@ func (s *sides) toMapd() Next {
 	return s.deleteAll(leaving, s.native)
 }
 
-// taken returns why a binding of mapd cannot be made from its native one.
+// taken returns the reason why a binding of mapd cannot be created from a native one: another
+// policy of mapd has a binding of that name. It returns "" if there is no such binding.
 func (s *sides) taken() string {
 	if rec := s.record; s.native == nil || rec != nil && !rec.Restore && (rec.To == Mapd || rec.Phase != leave) {
 		return ""
@@ -629,8 +638,8 @@ func (s *sides) ownPolicy(rec Record) *nativepolicies.Part {
 	})
 }
 
-// writeOwn returns what has to be written so that mapd's objects are enforced; ok if it is
-// nothing.
+// writeOwn returns the step after which mapd's objects are enforced, or true if nothing has to be
+// written. leaving are the native bindings that will be deleted.
 func (s *sides) writeOwn(leaving []*Object) (Next, bool) {
 	rec := s.record
 	if s.native != nil && rec.Digest != "" && rec.Digest == s.own.Digest {
@@ -679,7 +688,8 @@ func (s *sides) writeOwn(leaving []*Object) (Next, bool) {
 	return Next{}, true
 }
 
-// forget takes the marks of a move off mapd's objects, off the policy last.
+// forget returns the step that removes the annotations of a move from mapd's objects, from the
+// policy last.
 func (s *sides) forget() Next {
 	var list []Action
 	none := map[string]*string{recordAnnotation: nil}
@@ -697,7 +707,7 @@ func isMarked(b *Object, id string) bool {
 	return mark == id
 }
 
-// claim returns an ID that no other record has, also none of the same promoter.
+// claim returns an ID that no other record has, not even another one of the same promoter.
 func (s *sides) claim(o *Object) string { return s.ID + "." + o.GetResourceVersion() }
 
 func orNone(text string) *string {

@@ -51,7 +51,7 @@ spec: {policyName: %s, matchResources: {objectSelector: {matchLabels: {a: b}}}}
 `, group, name, annotations, of))
 }
 
-// etcd is what is stored. Histories are what watches have still to bring.
+// etcd has the stored objects, and in news all changes for watches.
 type etcd struct {
 	t       *testing.T
 	objects map[nativepolicies.Key]*unstructured.Unstructured
@@ -60,7 +60,7 @@ type etcd struct {
 	read    map[*unstructured.Unstructured]*Object
 }
 
-// object is NewObject, once for each.
+// object caches the results of NewObject.
 func (e *etcd) object(u *unstructured.Unstructured) *Object {
 	if e.read[u] == nil {
 		e.read[u] = NewObject(u)
@@ -114,7 +114,7 @@ func (e *etcd) world(policy string) *World {
 	return w
 }
 
-// do carries out an action if what it has seen is still there.
+// do executes an action if the object is still in the version that the promoter has read.
 func (e *etcd) do(a Action) bool {
 	is := e.objects[a.Key]
 	switch {
@@ -141,7 +141,8 @@ func (e *etcd) do(a Action) bool {
 	return true
 }
 
-// view is what a server or a replica knows: of each source, the first changes.
+// view has the objects that a server or a replica knows: it has received the first changes of each
+// watch, and may lack later ones.
 type view struct {
 	at    map[[2]string]int
 	knows map[nativepolicies.Key]*unstructured.Unstructured
@@ -151,7 +152,7 @@ func newView() *view {
 	return &view{map[[2]string]int{}, map[nativepolicies.Key]*unstructured.Unstructured{}}
 }
 
-// hear brings some of the news.
+// hear delivers some of the changes that the view lacks; all of them if random is nil.
 func (v *view) hear(e *etcd, random *rand.Rand) {
 	for _, src := range [][2]string{{api.OwnGroup, "false"}, {api.OwnGroup, "true"}, {api.NativeGroup, "false"}, {api.NativeGroup, "true"}} {
 		all := e.news[src]
@@ -197,8 +198,8 @@ func (v *view) fingerprint(e *etcd, group, policy string) string {
 	return fingerprint(p, bindings)
 }
 
-// promoter is one call of mapd promote. It may be late: what it does next it has decided
-// some time ago.
+// promoter is one call of mapd promote. It may be late: it may execute an action that it decided
+// on before other writes.
 type promoter struct {
 	Options
 	proofs Proofs
@@ -207,8 +208,8 @@ type promoter struct {
 	ended  bool
 }
 
-// However promoters are killed, late, or of two minds, and whatever somebody edits
-// meanwhile: a request that is mutated before is mutated at every moment.
+// A request that was mutated before the move is mutated at every moment, even if promoters are
+// killed, are late, or move in opposite directions, and if users edit objects meanwhile.
 func TestNoRequestIsMissed(t *testing.T) {
 	done := map[Direction]int{}
 	backs := 0
@@ -216,7 +217,7 @@ func TestNoRequestIsMissed(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 15))
 		e := newEtcd(t, policyOf(t, api.OwnGroup, "p", "v1"), bindingOf(t, api.OwnGroup, "bx", "p", "mapd.dev/mode: enforce"), bindingOf(t, api.OwnGroup, "by", "p", ""))
 		servers, replicas := []*view{newView(), newView()}, []*view{newView(), newView()}
-		configs := []*view{newView(), newView()} // what the servers know of mapd's entries, through a replica
+		configs := []*view{newView(), newView()} // what the servers know of mapd's webhook entries, which replicas write
 		views := slices.Concat(servers, replicas, configs)
 		for _, v := range views {
 			v.hear(e, nil)
@@ -259,7 +260,7 @@ func TestNoRequestIsMissed(t *testing.T) {
 				check(step, "news")
 			}
 			switch random.IntN(60) {
-			case 0: // killed; somebody starts another
+			case 0: // the promoter is killed, and another one is started
 				crowd[random.IntN(2)] = start()
 			case 1: // an edit
 				keys := slices.Collect(maps.Keys(e.objects))

@@ -36,8 +36,7 @@ func stored(t *testing.T, objects ...*unstructured.Unstructured) *Promoter {
 	return &Promoter{Dynamic: client, ID: "me", Patience: time.Minute, Progress: t.Logf}
 }
 
-// A binding of mapd that has the name of a native one, and is another policy's, stays, and the
-// native one does, too.
+// If mapd has a binding with the name of a native one, but of another policy, both are kept.
 func TestNamesTaken(t *testing.T) {
 	mine := policyOf(t, api.NativeGroup, "p", "v1")
 	mine.SetLabels(map[string]string{fromLabel: api.OwnGroup})
@@ -63,8 +62,8 @@ func TestNamesTaken(t *testing.T) {
 	}
 }
 
-// mapd's policy is enforced until no request can be past the native policies of a server that
-// did not run this one yet.
+// mapd's policy is kept until no request can be under way that passed the native policies of a
+// server before that server ran this one.
 func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := stored(t, policyOf(t, api.OwnGroup, "p", "v1"), bindingOf(t, api.OwnGroup, "b", "p", ""))
@@ -88,7 +87,7 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// What a finalizer keeps is named, and not waited for without end.
+// An object that a finalizer keeps is named in an error, after a bounded wait.
 func TestNeverGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -103,7 +102,7 @@ func TestNeverGone(t *testing.T) {
 	})
 }
 
-// A policy that mapd no longer enforces is not promoted where nothing is compared any more.
+// A policy that mapd no longer enforces is not promoted in phases that compare nothing.
 func TestNotEnforcedAtTheEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
 		record, annotation string
@@ -133,7 +132,7 @@ func TestRunningShare(t *testing.T) {
 	}
 }
 
-// A probe of mapd's acts where mapd does.
+// A probe in mapd's group uses a namespace that mapd does not exclude.
 func TestProbeNamespace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		exempt []string
@@ -156,7 +155,7 @@ func TestProbeNamespace(t *testing.T) {
 	}
 }
 
-// Who has the lease, or why nobody has, is what a Promoter says that does not get it.
+// A Promoter that does not get the lease reports who holds it, or why it cannot be written.
 func TestAlone(t *testing.T) {
 	refuse := func(verb string, err error) func(*fake.Clientset) {
 		return func(c *fake.Clientset) {

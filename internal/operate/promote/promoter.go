@@ -28,20 +28,21 @@ import (
 )
 
 const (
-	// Manager owns the fields of objects that a Promoter writes.
+	// Manager is the field manager of the objects that a Promoter writes.
 	Manager = "mapd-promote"
-	// probeLabel marks the probes of a Promoter, so that one finds what another has left.
+	// probeLabel marks the probes of a Promoter, so that Sweep finds those that earlier ones left.
 	probeLabel = "mapd.dev/promotion-probe"
 	// pollEvery is how often a question is asked again.
 	pollEvery = 250 * time.Millisecond
 	// reachable is how long an API server may take to answer at its own address.
 	reachable = 3 * time.Second
-	// handover is how long everybody has to agree where not everybody can be asked.
+	// handover is how long a probe has to succeed through the common address of the API servers,
+	// if they cannot all be asked at their own addresses.
 	handover = 10 * time.Second
 )
 
-// probeNamespaces are where probes may act on a ConfigMap that never exists. Every cluster
-// has them.
+// probeNamespaces are the namespaces that probes may use, which every cluster has. A probe
+// applies its ConfigMap there as a dry run only.
 var probeNamespaces = []string{"default", "kube-public", "kube-node-lease", "kube-system"}
 
 // Replicas asks the replicas of mapd.
@@ -49,9 +50,10 @@ type Replicas interface {
 	// Running returns the Running fingerprint of a policy on each replica, by the name of the
 	// replica.
 	Running(ctx context.Context, policy string) (map[string]string, error)
-	// Counts returns what became of requests that a policy met in shadow, by replica.
+	// Counts returns the counts of requests to which a policy in shadow applied, by the name of
+	// the replica.
 	Counts(ctx context.Context, policy string) (map[string]Counts, error)
-	// Exempt returns the namespaces that replicas leave out.
+	// Exempt returns the namespaces that replicas exclude.
 	Exempt(ctx context.Context) ([]string, error)
 }
 
@@ -69,30 +71,31 @@ type Promoter struct {
 	Kubernetes kubernetes.Interface
 	Replicas   Replicas
 	ID         string
-	// Namespace is that of mapd, whose exceptions are for all namespaces; "" is api.Installation.
+	// Namespace is the namespace of mapd; exceptions there hold for all namespaces. "" means
+	// api.Installation.
 	Namespace string
-	// Exempt are namespaces that native bindings leave out.
+	// Exempt are namespaces that native bindings have to exclude.
 	Exempt []string
 	// Patience is how long the answer to a question may take.
 	Patience time.Duration
-	// Settle is how long to wait, once every API server runs the native policy, for requests
-	// that were past their server's policies by then: in another webhook, which may be slow,
-	// they are still before mapd.
+	// Settle is how long to wait once every API server runs the native policy. A server may have
+	// passed its native policies for a request before that, and still be waiting for a slow
+	// webhook before it calls mapd; such a request still needs mapd's policy.
 	Settle time.Duration
 	// CanaryRequests and CanaryTime end the comparison, whichever comes first. If fewer than
 	// CanaryLeast requests were compared by then, the promotion goes back.
 	CanaryRequests, CanaryLeast uint64
 	CanaryTime                  time.Duration
-	// Window says that policies may be moved that change again what they have made, which
-	// the commands that an error names have to say, too.
+	// Window says that policies may be moved that change their own result again (flag
+	// --allow-window). The commands that an error suggests then have that flag, too.
 	Window bool
-	// Progress is called with what happens.
+	// Progress is called with messages about the progress.
 	Progress func(format string, args ...any)
 
 	servers []server // set by Connect
 }
 
-// server is an API server, or all of them behind the address of the Config.
+// server is one API server, or, if all is set, all of them behind the address of the Config.
 type server struct {
 	name   string
 	client dynamic.Interface
@@ -133,7 +136,7 @@ func (p *Promoter) Connect(ctx context.Context) error {
 		p.Progress("%d API servers are asked, each at its own address", len(p.servers))
 		return nil
 	}
-	// Whoever cannot be reached may still be met through the address of the Config.
+	// A server that cannot be reached at its own address may still answer at that of the Config.
 	p.servers = append(p.servers, server{name: p.Config.Host, client: nil, all: true})
 	for _, m := range missed {
 		p.Progress("not reached: %s", m)
@@ -142,7 +145,7 @@ func (p *Promoter) Connect(ctx context.Context) error {
 	return nil
 }
 
-// errUnverified is why a server is not asked at its own address.
+// errUnverified is the reason why servers are not asked at their own addresses.
 var errUnverified = errors.New("with insecure-skip-tls-verify nobody verifies who is at the address that an EndpointSlice names, so it gets no credentials")
 
 // direct returns the API server at an address.
@@ -169,13 +172,13 @@ func (p *Promoter) direct(ctx context.Context, at string) (server, error) {
 	return server{name: at, client: client}, err
 }
 
-// fresh returns a client whose connections nobody else uses, so that a load balancer may
-// choose another server for each.
+// fresh returns a client with connections of its own, so that a load balancer may choose another
+// server, and a function that closes these connections.
 func (p *Promoter) fresh() (dynamic.Interface, func(), error) {
 	config := rest.CopyConfig(p.Config)
 	config.WarningHandler = rest.NoWarnings{}
 	dialer := &net.Dialer{}
-	config.Dial = dialer.DialContext // client-go shares connections of equal configurations, but for those with a Dial
+	config.Dial = dialer.DialContext // client-go shares connections between equal configurations, unless they have a Dial
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, nil, err
@@ -184,15 +187,15 @@ func (p *Promoter) fresh() (dynamic.Interface, func(), error) {
 	return d, client.CloseIdleConnections, err
 }
 
-// Result is how a move ended.
+// Result is the outcome of a move.
 type Result struct {
 	Policy string    `json:"policy"`
 	At     Direction `json:"at"`
-	// Back is why a promotion went back.
+	// Back is the reason why a promotion was undone; "" if it was not.
 	Back string `json:"back,omitempty"`
-	// Compared is how many requests of the canary agreed.
+	// Compared is the number of requests for which the canary found the same result on both sides.
 	Compared uint64 `json:"compared,omitempty"`
-	// Both is how long requests may have been mutated by both sides.
+	// Both is the time during which requests may have been mutated by both sides.
 	Both time.Duration `json:"both,omitempty"`
 }
 
@@ -203,7 +206,7 @@ func (p *Promoter) Move(ctx context.Context, policy string, o Options) (Result, 
 	var proofs Proofs
 	var begun time.Time
 	c := &canary{}
-	going := time.Time{} // since when it has been waited for something to go
+	going := time.Time{} // when Move began to wait for an object to disappear; zero if it does not wait
 	for {
 		w, err := p.World(ctx, policy)
 		if err != nil {
@@ -256,7 +259,7 @@ func (w *World) going() (out []string) {
 	return out
 }
 
-// where adds to an error in which state a policy is left.
+// where adds to an error that the policy still works, and the commands to go on or go back.
 func (p *Promoter) where(policy string, o Options, err error) error {
 	window := ""
 	if p.Window {
@@ -269,8 +272,8 @@ func (p *Promoter) where(policy string, o Options, err error) error {
 	return fmt.Errorf("%s: %w\nevery request is still mutated; go on with: %s\nor back with: %s", policy, err, on, back)
 }
 
-// bothSince returns since when there are policies of both sides, as far as a server says, or the
-// zero time.
+// bothSince returns since when both groups have the policy: the later of the two creation times.
+// If a group lacks it, bothSince returns the zero time.
 func (w *World) bothSince() time.Time {
 	own, native := w.Objects[nativepolicies.Key{Group: api.OwnGroup, Name: w.Policy}], w.Objects[nativepolicies.Key{Group: api.NativeGroup, Name: w.Policy}]
 	if own == nil || native == nil {
@@ -283,8 +286,8 @@ func (w *World) bothSince() time.Time {
 	return a.Time
 }
 
-// do carries out actions. What has changed since it was read, be it only its status, is read
-// again.
+// do executes actions. If an object has changed since it was read, if only in its status, do
+// returns nil after a pause, so that the caller reads the objects again.
 func (p *Promoter) do(ctx context.Context, list []Action) error {
 	for _, a := range list {
 		var err error
@@ -326,8 +329,8 @@ func resource(group string, binding bool) schema.GroupVersionResource {
 	return r
 }
 
-// World reads the objects of a policy, and those that have the names of its bindings in the
-// other group.
+// World reads the policy and its bindings in both groups, and bindings that have the name of one
+// of these in the other group.
 func (p *Promoter) World(ctx context.Context, policy string) (*World, error) {
 	w := &World{Policy: policy, Objects: map[nativepolicies.Key]*Object{}}
 	bindings, names := map[string][]*unstructured.Unstructured{}, map[string]bool{}
@@ -371,7 +374,7 @@ func (p *Promoter) World(ctx context.Context, policy string) (*World, error) {
 	return w, nil
 }
 
-// listAll lists a resource; nothing if it is not served.
+// listAll returns all objects of a resource; none if the server does not serve it.
 func listAll(ctx context.Context, client dynamic.ResourceInterface) ([]*unstructured.Unstructured, error) {
 	all, err := list.All[*unstructured.Unstructured](ctx, client.List, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
@@ -389,7 +392,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// answer finds out what Decide has to know.
+// answer finds the answer to next.Ask and stores it in proofs. It may return before there is one;
+// the caller then asks again.
 func (p *Promoter) answer(ctx context.Context, w *World, policy string, next Next, proofs *Proofs, c *canary) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -437,8 +441,7 @@ func (p *Promoter) answer(ctx context.Context, w *World, policy string, next Nex
 	return nil
 }
 
-// poll calls f until it returns nil. Its last error says what is missing when p.Patience
-// ends.
+// poll calls f until it returns nil. After p.Patience it gives up, and returns f's last error.
 func (p *Promoter) poll(ctx context.Context, what string, f func(context.Context) error) error {
 	ends := time.Now().Add(p.Patience)
 	for {
@@ -459,9 +462,10 @@ func (p *Promoter) poll(ctx context.Context, what string, f func(context.Context
 
 var errNotYet = errors.New("not yet")
 
-// everyServer waits until every API server runs a probe in a group that is written now, and
-// so everything that was written before: it learns of policies in the order in which they
-// were written, and so of bindings, and runs either only with the other.
+// everyServer writes a probe, which is a policy and a binding in a group, and waits until every
+// API server runs it. Then each also runs what was written before the probe: a server receives
+// policies in the order in which they were written, and bindings likewise, and it runs the probe
+// only when it has both its policy and its binding.
 func (p *Promoter) everyServer(ctx context.Context, group string) (err error) {
 	name := fmt.Sprintf("mapd-promotion-%d", time.Now().UnixNano())
 	namespace, err := p.probeNamespace(ctx, group)
@@ -523,8 +527,8 @@ func (p *Promoter) everyServer(ctx context.Context, group string) (err error) {
 	return nil
 }
 
-// probeNamespace returns a namespace in which policies of a group act: those of mapd do not in
-// the ones that its replicas leave out.
+// probeNamespace returns a namespace in which policies of a group run: policies of mapd do not run
+// in the namespaces that its replicas exclude.
 func (p *Promoter) probeNamespace(ctx context.Context, group string) (string, error) {
 	var exempt []string
 	if group == api.OwnGroup {
@@ -546,7 +550,8 @@ func (p *Promoter) probeNamespace(ctx context.Context, group string) (string, er
 
 func (p *Promoter) label() string { return strings.ReplaceAll(p.ID, "/", ".") }
 
-// Sweep deletes the probes that promoters have left. Only the holder of the lease may call it.
+// Sweep deletes the probes that earlier promoters left behind. Only the holder of the lease may
+// call it, because it would delete the probes of others, too.
 func (p *Promoter) Sweep(ctx context.Context) error {
 	for _, group := range []string{api.OwnGroup, api.NativeGroup} {
 		for _, bound := range []bool{true, false} {
@@ -567,7 +572,7 @@ func (p *Promoter) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// everyReplica waits until all replicas of mapd run what is stored.
+// everyReplica waits until the Running fingerprint of a policy is want on all replicas of mapd.
 func (p *Promoter) everyReplica(ctx context.Context, policy, want string) error {
 	return p.poll(ctx, "replicas of mapd", func(ctx context.Context) error {
 		all, err := p.Replicas.Running(ctx, policy)
@@ -586,7 +591,8 @@ func (p *Promoter) everyReplica(ctx context.Context, policy, want string) error 
 	})
 }
 
-// canary compares what mapd in shadow makes of what native policies have made.
+// canary checks that mapd's policy in shadow would not change objects again after the native
+// policy has changed them.
 type canary struct {
 	about  string
 	begun  time.Time
@@ -594,7 +600,8 @@ type canary struct {
 	agreed uint64
 }
 
-// look returns why the two sides differ, or whether they have agreed often enough.
+// look reads the counts of the replicas. It returns how the two sides differ, "" if they do not,
+// and whether they have agreed on enough requests.
 func (c *canary) look(ctx context.Context, p *Promoter, policy, about string) (why string, done bool, err error) {
 	var now map[string]Counts
 	err = p.poll(ctx, "the counts of mapd's replicas", func(ctx context.Context) (err error) {
@@ -613,13 +620,13 @@ func (c *canary) look(ctx context.Context, p *Promoter, policy, about string) (w
 	return why, done, nil
 }
 
-// compare is look for the counts of now. over says that no more time is left.
+// compare is the part of look that evaluates the counts in now. over says that CanaryTime is over.
 func (c *canary) compare(p *Promoter, now map[string]Counts, over bool) (why string, done bool) {
 	seen := uint64(0)
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		n, before := now[name], c.first[name]
-		// Counts that begin anew are of another process, which began when the policy was in
-		// shadow.
+		// Counts that began again belong to a new process of the replica. It started when the
+		// policy was already in shadow, so all of its counts are of the comparison.
 		if !before.Since.Equal(n.Since) || n.Seen < before.Seen || n.Would < before.Would || n.Failed < before.Failed {
 			before = Counts{Since: n.Since}
 			c.first[name] = before
@@ -632,7 +639,7 @@ func (c *canary) compare(p *Promoter, now map[string]Counts, over bool) (why str
 			return fmt.Sprintf("mapd's policy failed on %d of %d requests after the API server", n.Failed-before.Failed, n.Seen-before.Seen), false
 		}
 	}
-	c.agreed = max(c.agreed, seen) // a replica that has gone takes its counts with it
+	c.agreed = max(c.agreed, seen) // the counts of a replica that ended are missing in now
 	switch {
 	case c.agreed >= p.CanaryRequests:
 		return "", true
@@ -643,8 +650,8 @@ func (c *canary) compare(p *Promoter, now map[string]Counts, over bool) (why str
 	return "", over
 }
 
-// CheckServers asks the servers whether they would store the native form of a policy and its
-// bindings, and, unless it is a dry run, whether they run such at all.
+// CheckServers checks that the servers would store the native form of a policy and its bindings,
+// and, unless dryRun is set, that every API server runs native policies.
 func (p *Promoter) CheckServers(ctx context.Context, w *World, dryRun bool) []CheckResult {
 	if err := p.accepts(ctx, w); err != nil {
 		return []CheckResult{{"cluster", Refuse, fmt.Sprintf("the server does not accept the native objects: %v", err), ""}}
@@ -658,7 +665,7 @@ func (p *Promoter) CheckServers(ctx context.Context, w *World, dryRun bool) []Ch
 	return []CheckResult{{"cluster", OK, "every API server runs native policies", ""}}
 }
 
-// accepts is nil if the server would store what is not there yet.
+// accepts returns nil if the server would store the native objects that do not exist yet.
 func (p *Promoter) accepts(ctx context.Context, w *World) error {
 	s := &sides{Options: Options{Exempt: p.Exempt}, excepted: w.Excepted}
 	for _, k := range slices.SortedFunc(maps.Keys(w.Objects), func(a, b nativepolicies.Key) int {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// answers are those of replicas.
+// answers has the answers of replicas.
 type answers struct {
 	running map[string]string
 	counts  map[string]Counts

@@ -8,22 +8,23 @@ import (
 	"github.com/mapd-project/mapd/internal/cluster/store"
 )
 
-// RunningName is the name of the record that says what a replica runs of a policy, which the
-// query names.
+// RunningName is the name of the record with the version of a policy that a replica runs. The
+// query has the name of the policy.
 const RunningName = "running"
 
 // RunningAnswer is the answer at RunningName.
 type RunningAnswer struct {
 	Replica string `json:"replica"`
-	// Running is the fingerprint of what the replica answers reviews with; Broken is why the
-	// policy fails instead.
+	// Running is the fingerprint of the policy and the bindings with which the replica answers
+	// reviews. Broken is the reason why the policy or a binding fails; "" if they do not.
 	Running string `json:"running"`
 	Broken  string `json:"broken,omitempty"`
-	// Exempt are the namespaces that the replica leaves out.
+	// Exempt are the namespaces that the replica excludes.
 	Exempt []string `json:"exempt"`
 }
 
-// RunningOf returns what a snapshot, which may be nil, has of a policy.
+// RunningOf returns the answer for a policy, without Replica and Exempt, from a snapshot, which
+// may be nil.
 func RunningOf(s *store.Snapshot, policy string) RunningAnswer {
 	var a RunningAnswer
 	if s == nil {
@@ -55,7 +56,7 @@ func broken(p *store.PolicyState) string {
 	switch {
 	case len(p.Errs) > 0:
 		return p.Errs[0].Error()
-	case k == nil || !p.Bound: // without a binding nobody reads parameters
+	case k == nil || !p.Bound: // without a binding, parameters are not read
 		return ""
 	case !k.Found:
 		return fmt.Sprintf("the server does not serve its parameters: %s, kind %s", k.GVK.GroupVersion(), k.GVK.Kind)

@@ -26,8 +26,8 @@ func original(annotations, modes map[string]string, key string) map[string]strin
 	return out
 }
 
-// limits returns why mapd does not enforce a policy on all that its bindings match, which
-// a server would: it knows no modes, shares and breakers. modes is that of original.
+// limits returns the reasons why mapd does not enforce a policy on all that its bindings match. An
+// API server would, because it has no modes, shares and breakers. For modes see original.
 func limits(policy *unstructured.Unstructured, bindings []*unstructured.Unstructured, modes map[string]string) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	read := func(u *unstructured.Unstructured, key string) api.Rollout {

@@ -31,7 +31,7 @@ func annotated(u *unstructured.Unstructured, annotations ...string) *unstructure
 	return u
 }
 
-// The mode is that of the policy by each binding, as replicas take it.
+// The mode for each binding is computed as replicas do it.
 func TestLimits(t *testing.T) {
 	policy := func(annotations ...string) *unstructured.Unstructured {
 		return annotated(policyOf(t, api.OwnGroup, "p", "v"), annotations...)
@@ -86,7 +86,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What is compared decides, and nothing compared is no proof.
+// The compared requests decide; if too few were compared, the promotion goes back.
 func TestCanary(t *testing.T) {
 	begun, later := time.Unix(1, 0), time.Unix(2, 0)
 	first := map[string]Counts{"a": {Since: begun, Seen: 100, Would: 3, Failed: 1}, "b": {Since: begun}}

@@ -19,16 +19,16 @@ import (
 // maxAnswer bounds the answer of one replica, in bytes.
 const maxAnswer = 32 << 20
 
-// Answer is what one replica says, or why it says nothing.
+// Answer is the answer of one replica, or the error why there is none.
 type Answer[T any] struct {
 	Replica string
 	Value   T
 	Err     error
 }
 
-// Ask asks all replicas for the records of that name, and returns their answers sorted by
-// the names of the replicas. The error says that none has answered, and why. Replicas get a
-// token that nobody else accepts, and nothing else of the user's.
+// Ask asks all replicas for the records of that name, and returns their answers in the order of
+// the Set. It fails only if no replica has answered. The requests carry a token that only replicas
+// accept, and none of the user's credentials.
 func Ask[T any](ctx context.Context, s *Set, name string, query url.Values) ([]Answer[T], error) {
 	if s.missing != nil {
 		return nil, s.missing
@@ -62,8 +62,8 @@ func Ask[T any](ctx context.Context, s *Set, name string, query url.Values) ([]A
 	return nil, errors.Join(append([]error{errNoReplica}, all...)...)
 }
 
-// Read reads a page that needs no rights, such as /metrics, of all replicas whose names
-// keep has, and returns what they answer, whatever its HTTP status.
+// Read reads a page that needs no token, such as /metrics, from all replicas for whose names keep
+// returns true. It returns the bodies of the answers, whatever their HTTP status.
 func Read(ctx context.Context, s *Set, page string, keep func(replica string) bool) []Answer[[]byte] {
 	var out []Answer[[]byte]
 	var from []replica
@@ -81,11 +81,12 @@ func Read(ctx context.Context, s *Set, page string, keep func(replica string) bo
 	return out
 }
 
-// atOnce is how many replicas are asked at a time. It is not the number of cores: what takes
-// long is waiting for replicas that do not answer.
+// atOnce is how many replicas are asked at a time. It does not depend on the number of cores,
+// because most of the time is spent waiting for replicas that do not answer.
 const atOnce = 32
 
-// each calls f for each replica, of many at once, and says why f must not ask it.
+// each calls f for each replica, for up to atOnce of them concurrently. If err is not nil, f must
+// not ask the replica, and err is the reason.
 func (s *Set) each(ctx context.Context, all []replica, f func(i int, err error)) {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -121,7 +122,7 @@ func (s *Set) ask(ctx context.Context, r replica, name string, query url.Values,
 	return body, nil
 }
 
-// bounded cuts a text of a replica that is printed.
+// bounded cuts a text that a replica sent, so that it can be printed.
 func bounded(s string) string {
 	const most = 500
 	if r := []rune(s); len(r) > most {
@@ -130,7 +131,7 @@ func bounded(s string) string {
 	return s
 }
 
-// get asks a replica once, for a path and perhaps a query, with a token unless it is empty.
+// get sends one GET request to a replica. path may have a query; an empty token is not sent.
 func (s *Set) get(whole context.Context, r replica, path, token string) (body []byte, code int, err error) {
 	ctx, cancel := context.WithTimeout(whole, s.patience)
 	defer cancel()
@@ -148,8 +149,8 @@ func (s *Set) get(whole context.Context, r replica, path, token string) (body []
 		return nil, 0, s.failure(whole, err)
 	}
 	defer response.Body.Close()
-	// When its time is over, the connection is closed, the replica ends what it does, and
-	// what it then writes may still arrive: that is no answer.
+	// When the context ends, the connection is closed, so the replica aborts the request. What it
+	// writes then may still arrive here, and must not be taken for an answer.
 	if err := ctx.Err(); err != nil {
 		return nil, 0, s.failure(whole, err)
 	}
@@ -163,7 +164,8 @@ func (s *Set) get(whole context.Context, r replica, path, token string) (body []
 	return body, response.StatusCode, nil
 }
 
-// failure returns why a replica did not answer, in the user's terms.
+// failure returns the error to report for err. It has no URL, and says which time limit was
+// exceeded: that of one replica or that of the whole command.
 func (s *Set) failure(whole context.Context, err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// tokenSeconds is how long a token is valid, the least that API servers grant.
+	// tokenSeconds is how long a token is valid. API servers do not grant less.
 	tokenSeconds = 600
 	// tokenSpare is how long before its end a token is no longer used.
 	tokenSpare = time.Minute
 )
 
-// tokens requests tokens that only replicas accept. Nothing else is ever sent to a replica:
-// the address of one comes from the cluster, where others may have changed it, and a user's
-// own credentials would be worth the whole cluster there.
+// tokens requests tokens that only replicas accept. No other credential is ever sent to a replica:
+// its address comes from the cluster, where others may have changed it, and whoever received the
+// user's own credentials could use all of the user's rights in the cluster.
 type tokens struct {
 	mu        sync.Mutex
 	namespace string // of the token
@@ -53,8 +53,8 @@ func (t *tokens) of(ctx context.Context, kube kubernetes.Interface, namespace st
 	case err != nil:
 		return "", fmt.Errorf("a token of the ServiceAccount %s: %w", who, err)
 	}
-	// A server that does not restrict tokens would return one that it accepts itself. When
-	// it ends is for the replica to check, whose clock may be another.
+	// A server that ignores audiences would return a token that it accepts itself. The expiration
+	// is not checked here (the time is zero) but by the replica, whose clock may differ.
 	if err := bearer.Check(got.Status.Token, time.Time{}); err != nil {
 		return "", fmt.Errorf("the API server has returned another token of the ServiceAccount %s than was asked for, so it is not sent: %w", who, err)
 	}

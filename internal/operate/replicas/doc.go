@@ -1,7 +1,7 @@
-// Package replicas answers "what do all replicas of mapd say?".
+// Package replicas collects records from all replicas of mapd.
 //
-// It finds the replicas that API servers send reviews to, and asks each of them for its
-// records, with a token that is of use there and nowhere else. Replicas behind a Service are reached
-// by port-forwarding through the API server. A replica that does not answer is named, and
-// takes nothing away from the answers of the others.
+// It finds the replicas that API servers send reviews to, and asks each of them for its records,
+// with a token that nobody else accepts. Replicas behind a Service are reached by port-forwarding
+// through the API server. If a replica does not answer, its Answer has the error, and the answers
+// of the others are still returned.
 package replicas

@@ -27,13 +27,13 @@ import (
 	"github.com/mapd-project/mapd/pkg/webhook"
 )
 
-// Finder finds the replicas of a cluster's installation, as often as it is asked: replicas
-// come and go. It is safe for concurrent use.
+// Finder finds the replicas of the mapd in a cluster. Each call of Find looks for them again,
+// because replicas start and end. A Finder is safe for concurrent use.
 type Finder struct {
 	// Config is that of the cluster, with the credentials of the user.
 	Config *rest.Config
-	// URLs are those of the replicas, such as https://10.0.0.7:8443; empty: those of the
-	// webhook configuration.
+	// URLs are the addresses of the replicas, such as https://10.0.0.7:8443. If there are none,
+	// Find takes the Service or the URL in the webhook configuration.
 	URLs []string
 
 	tokens tokens
@@ -53,29 +53,29 @@ const (
 	portName = "https"
 )
 
-// Set are the replicas of one installation.
+// Set is the set of replicas of one installation.
 type Set struct {
 	config    *rest.Config
 	kube      kubernetes.Interface
 	namespace string // of the installation
 	all       []replica
 	outside   []string // hosts in all that are not Pods behind a Service
-	missing   error    // why there is none in all
+	missing   error    // the error if no replicas were found
 	tls       *tls.Config
 	tokens    *tokens
 	patience  time.Duration // how long one replica is waited for
 }
 
-// replica is one, which is called name.
+// replica is one replica: name is that of its Pod, or its URL or address.
 type replica struct {
 	name string
 	url  string
 	dial func(ctx context.Context) (net.Conn, error) // nil: to the address in url
-	skip error                                       // why it is not asked
+	skip error                                       // the reason why it is not asked; nil if it is
 }
 
-// Find returns the replicas of the cluster's installation. That there are none, or that they
-// cannot be found, is an error of Ask.
+// Find returns the replicas of the cluster's mapd. If the Service has no Pods, or its
+// EndpointSlices cannot be read, Find succeeds, and Ask returns that error.
 func (f *Finder) Find(ctx context.Context) (*Set, error) {
 	s := &Set{config: rest.CopyConfig(f.Config), tokens: &f.tokens, patience: askTimeout}
 	s.config.WarningHandler = rest.NoWarnings{}
@@ -83,7 +83,8 @@ func (f *Finder) Find(ctx context.Context) (*Set, error) {
 	if s.kube, err = kubernetes.NewForConfig(s.config); err != nil {
 		return nil, err
 	}
-	// The configuration for validation has the one entry that is always there.
+	// Once mapd has started, the ValidatingWebhookConfiguration has an entry; the mutating one has
+	// none without policies.
 	found, err := s.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -121,15 +122,15 @@ func (f *Finder) Find(ctx context.Context) (*Set, error) {
 	return s, nil
 }
 
-// Outside returns the hosts that are asked although they are no Pods behind mapd's Service:
-// those of Finder.URLs, or the one that API servers reach mapd at by a URL.
+// Outside returns the hosts that are asked although they are not Pods behind mapd's Service:
+// those of Finder.URLs, or that of the URL in the webhook configuration.
 func (s *Set) Outside() []string { return s.outside }
 
-// Namespace returns the one that mapd runs in.
+// Namespace returns the namespace that mapd runs in.
 func (s *Set) Namespace() string { return s.namespace }
 
-// trust returns how connections to replicas are verified: all of them have the
-// certificate that API servers verify.
+// trust returns the TLS configuration for connections to replicas. It verifies the same
+// certificate as API servers do, which all replicas have.
 func trust(client admissionregistrationv1.WebhookClientConfig) (*tls.Config, error) {
 	c := &tls.Config{}
 	switch {
@@ -167,7 +168,7 @@ func (s *Set) named(urls []string) error {
 	return nil
 }
 
-// behind finds the Pods behind a Service, also those that are not ready.
+// behind adds the Pods behind a Service to the Set, including those that are not ready.
 func (s *Set) behind(ctx context.Context, service *admissionregistrationv1.ServiceReference) error {
 	endpoints, err := list.All[*discoveryv1.EndpointSlice](ctx, s.kube.DiscoveryV1().EndpointSlices(service.Namespace).List,
 		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
@@ -188,7 +189,7 @@ func (s *Set) behind(ctx context.Context, service *admissionregistrationv1.Servi
 			}
 		}
 	}
-	// A Pod with two addresses is in two slices, of which one may lack its port.
+	// A Pod with an IPv4 and an IPv6 address is in two slices, and one of them may lack the port.
 	slices.SortStableFunc(s.all, func(a, b replica) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), compareBool(a.skip != nil, b.skip != nil))
 	})
@@ -212,7 +213,8 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// portOf returns mapd's port of Pods, or why it is not known.
+// portOf returns the port of mapd in an EndpointSlice: the port named https, or the only one. The
+// error is the reason why its Pods cannot be asked.
 func portOf(slice *discoveryv1.EndpointSlice) (int32, error) {
 	var names []string
 	for _, p := range slice.Ports {
@@ -234,7 +236,8 @@ func portOf(slice *discoveryv1.EndpointSlice) (int32, error) {
 	return 0, fmt.Errorf("not asked: none of the ports %q of the Service is called %s", names, portName)
 }
 
-// client returns one for a replica. It follows no redirects: a token goes to no other place.
+// client returns an HTTP client for a replica. It follows no redirects, so that the token is not
+// sent to another host.
 func (s *Set) client(r replica) *http.Client {
 	o := httpsclient.Options{TLS: s.tls, Proxy: http.ProxyFromEnvironment}
 	if r.dial != nil {
@@ -247,5 +250,5 @@ func (s *Set) client(r replica) *http.Client {
 // askTimeout bounds how long one replica is waited for.
 const askTimeout = 10 * time.Second
 
-// errNoReplica is what asking says if no replica has answered.
+// errNoReplica is the error of Ask if no replica has answered.
 var errNoReplica = errors.New("no replica of mapd has answered")

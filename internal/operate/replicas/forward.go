@@ -18,8 +18,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// forwarding reaches a port of a Pod through the API server, without a port on this
-// machine.
+// forwarding connects to a port of a Pod through the API server, without listening on a local
+// port.
 type forwarding struct {
 	config          *rest.Config
 	kube            kubernetes.Interface
@@ -27,11 +27,11 @@ type forwarding struct {
 	port            int32
 }
 
-// portForwardProtocol is that of kubelets (k8s.io/client-go/tools/portforward).
+// portForwardProtocol is the protocol that kubelets accept (k8s.io/client-go/tools/portforward).
 const portForwardProtocol = "portforward.k8s.io"
 
-// dialer returns one that speaks WebSocket, as kubectl does, and SPDY with a server or a
-// proxy that does not: many proxies let only one of the two through.
+// dialer returns a dialer that uses WebSocket, as kubectl does, and falls back to SPDY if the
+// server or a proxy does not support it: many proxies pass only one of the two.
 func (f *forwarding) dialer() (httpstream.Dialer, error) {
 	to := f.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(f.namespace).Name(f.name).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(f.config)
@@ -88,12 +88,12 @@ type stream struct {
 	httpstream.Stream // of data
 	connection        httpstream.Connection
 
-	heard  chan struct{} // closed when the kubelet has said all
-	failed error         // what it said; read it after heard
+	heard  chan struct{} // closed when the error stream has ended
+	failed error         // the kubelet's error; read it only after heard is closed
 }
 
-// sayTimeout bounds how long a stream that ended waits for the reason: both come from
-// the kubelet at once, and in any order.
+// sayTimeout bounds how long a data stream that ended waits for the kubelet's error, which is sent
+// on another stream and may arrive later.
 const sayTimeout = 5 * time.Second
 
 func open(connection httpstream.Connection, port int32) (*stream, error) {
@@ -116,7 +116,7 @@ func open(connection httpstream.Connection, port int32) (*stream, error) {
 	return nil, err
 }
 
-// watch reads what the kubelet says of a connection that failed, and ends it.
+// watch reads the kubelet's error stream. If there is an error, watch closes the connection.
 func (s *stream) watch(failures io.Reader) {
 	defer close(s.heard)
 	text, _ := io.ReadAll(io.LimitReader(failures, 1<<10)) // it ends with the connection, however that ends
@@ -138,7 +138,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	return n, s.reason(err)
 }
 
-// reason returns what the kubelet says of a connection that ended with err.
+// reason returns the kubelet's error for a stream that ended with err, or err if there is none.
 func (s *stream) reason(err error) error {
 	if err == nil {
 		return nil
@@ -158,7 +158,7 @@ func (s *stream) reason(err error) error {
 // Close implements net.Conn.
 func (s *stream) Close() error { return s.connection.Close() }
 
-// address is that of a stream.
+// address is the net.Addr of a stream, which has no address of its own.
 type address struct{}
 
 func (address) Network() string { return "portforward" }
@@ -170,8 +170,8 @@ func (s *stream) LocalAddr() net.Addr { return address{} }
 // RemoteAddr implements net.Conn.
 func (s *stream) RemoteAddr() net.Addr { return address{} }
 
-// SetDeadline implements net.Conn. Deadlines are those of the request's context, which
-// closes the stream.
+// SetDeadline implements net.Conn. It does nothing: when the request's context ends, the stream
+// is closed.
 func (s *stream) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn.

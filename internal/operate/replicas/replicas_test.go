@@ -241,8 +241,8 @@ func TestFind(t *testing.T) {
 	fails("not written", "mapd has not started in this cluster: no replica has written")
 }
 
-// Nobody is sent what the user authenticates with, whoever the user is: only a token that
-// replicas alone accept, which is requested once.
+// The user's own credentials of any kind are not sent to replicas: only a token that nobody else
+// accepts, which is requested once.
 func TestTokens(t *testing.T) {
 	forbidden := &metav1.Status{Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: `user "eve" cannot create resource "serviceaccounts/token"`}
 	none := &metav1.Status{Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: 404, Message: "not found"}
@@ -316,7 +316,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Replicas that misbehave are named; the others are heard. No token goes elsewhere.
+// Replicas that misbehave get an error with their name, the answers of the others are returned, and
+// no token is sent to another host.
 func TestHostileReplicas(t *testing.T) {
 	a := newAPI(t)
 	a.at(t, "https://example.com/validate")
@@ -372,7 +373,7 @@ func flood(w io.Writer) {
 	}
 }
 
-// Nobody but a replica with the installation's certificate is sent a token.
+// A token is sent only to a replica with the installation's certificate.
 func TestAnotherCertificate(t *testing.T) {
 	a := newAPI(t)
 	a.at(t, "https://another.example.org/validate")
@@ -384,8 +385,8 @@ func TestAnotherCertificate(t *testing.T) {
 	}
 }
 
-// A replica that hangs costs the user no more than a bounded time, and the answer says whose
-// time was over.
+// The wait for a replica that hangs is bounded, and the error says whether the time of the replica
+// or that of the command was over.
 func TestHangingReplica(t *testing.T) {
 	a := newAPI(t)
 	a.at(t, "https://example.com/validate")
@@ -418,7 +419,7 @@ func TestHangingReplica(t *testing.T) {
 	fails(ctx, "not asked: the time for the command was over before")
 }
 
-// timed is a context whose time is over when over is closed.
+// timed is a context whose deadline is exceeded when over is closed.
 type timed struct {
 	context.Context
 	over chan struct{}

@@ -22,17 +22,17 @@ type API struct {
 	Name              string
 	group, version    string
 	kind, clusterKind string
-	// limits says that a report has a source and how many results it may have.
+	// limits: reports of this API have the fields source and configuration.limits.
 	limits bool
 }
 
-// apis are the known ones, the preferred one first.
+// apis are the known APIs, the preferred one first.
 var apis = []*API{
 	{"openreports", "openreports.io", "v1alpha1", "Report", "ClusterReport", true},
 	{"policyreport", "wgpolicyk8s.io", "v1alpha2", "PolicyReport", "ClusterPolicyReport", false},
 }
 
-// Names are the names of the APIs.
+// Names returns the names of the known APIs.
 func Names() []string {
 	var names []string
 	for _, a := range apis {
@@ -50,21 +50,21 @@ func Named(name string) *API {
 }
 
 const (
-	// reportName is the name of each report. A namespace has one of each source.
+	// reportName is the name of each report. mapd writes one for each namespace.
 	reportName = "mapd"
-	// managedBy is the label by which mapd knows its reports again.
+	// managedBy is the label by which mapd finds its own reports.
 	managedBy      = "app.kubernetes.io/managed-by"
 	managedByValue = "mapd"
 	selector       = managedBy + "=" + managedByValue
-	// category is that of all results.
+	// category is the category of every result.
 	category = "Mutation"
 	// cutAnnotation has the number of results that are counted and not listed.
 	cutAnnotation = "mapd.dev/results-cut"
 )
 
-// object returns the report of a namespace, "" for that of objects without one. now is when the
-// results were found. It has no scope: readers take a scope for the object that every result is
-// about.
+// object returns the report of a namespace; "" stands for objects without a namespace. now is the
+// time at which the results were found. The report has no field scope, because readers take the
+// scope for the one object that all results are about.
 func (c *Collector) object(namespace string, now time.Time) *unstructured.Unstructured {
 	f := c.namespaces[namespace]
 	u := &unstructured.Unstructured{Object: map[string]any{}}
@@ -104,7 +104,7 @@ func (c *Collector) object(namespace string, now time.Time) *unstructured.Unstru
 	return u
 }
 
-// object returns an entry as both APIs have it.
+// object returns an entry as a result in a report. The format is the same in both APIs.
 func (e *entry) object(namespace string, found map[string]any) map[string]any {
 	o := map[string]any{
 		"source": source, "policy": e.policy, "category": category, "result": e.result, "severity": e.severity, "scored": e.severity != severityInfo,

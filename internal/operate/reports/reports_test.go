@@ -72,8 +72,8 @@ func write(t *testing.T, c *audit.Cluster, seconds int, results ...*audit.Result
 	return collector.Write(t.Context(), c, &audit.Finished{Report: &audit.Report{}, Ended: began.Add(time.Duration(seconds) * time.Second)})
 }
 
-// What becomes of each kind of result, in both APIs. No value of an object and no message of a
-// policy is in a report.
+// Each kind of result has the expected entry in both APIs. Reports have no value of an object and
+// no message of a policy.
 func TestResults(t *testing.T) {
 	results := []*audit.Result{
 		changed("shop", "web", audit.Actor{Policy: "team", Binding: "all", Fields: []string{"metadata.labels.team", "data.x"}},
@@ -152,8 +152,8 @@ func lines(u *unstructured.Unstructured) (out []string) {
 	return out
 }
 
-// A report is written if it says something else than the stored one, and removed when it has
-// nothing to say. What it says still has its time.
+// A report is written if it differs from the stored one, and removed if it has no results. Results
+// that stay keep their timestamps.
 func TestWrite(t *testing.T) {
 	s, c := serve(t, "openreports.io")
 	web, db, other := changed("shop", "web"), changed("shop", "db"), changed("other", "web")
@@ -202,7 +202,7 @@ func TestWrite(t *testing.T) {
 	step("nothing at all", "0 reports: 0 created, 0 updated, 0 unchanged; 1 removed", 1, 50)
 }
 
-// What cannot be written is said, and keeps nothing else from being written.
+// If a report cannot be written, Write returns an error, and still writes the others.
 func TestCannotWrite(t *testing.T) {
 	s, c := serve(t)
 	if said, err := write(t, c, 0, changed("shop", "web")); said != "" || err == nil || len(s.Writes()) != 0 ||

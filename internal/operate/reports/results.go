@@ -8,20 +8,20 @@ import (
 	"github.com/mapd-project/mapd/internal/words"
 )
 
-// Limits of reports, which an API server has to store and mapd to hold: that of one keeps it
-// below what etcd takes, 1.5 MiB. Objects in a namespace belong to tenants, so none may use
-// up what others need.
+// Bounds of reports, which an API server has to store and mapd has to keep in memory. The bounds
+// of one report keep it below the 1.5 MiB that etcd accepts. They also limit a namespace, which
+// may belong to one tenant, so that it does not use up what other namespaces need.
 const (
 	maxResults = 1000      // of one report
 	maxBytes   = 600 << 10 // of its results
 	maxAll     = 16 << 20  // of the results of all reports
 	maxReports = 10_000
 	maxMessage = 300
-	// resultBytes is about how much a result takes besides its own words.
+	// resultBytes is roughly the size of a result without the texts that entry.size adds.
 	resultBytes = 320
 )
 
-// What a result is, in the words of both APIs.
+// The values of the field result in both APIs.
 const (
 	resultFail  = "fail"  // an enforced policy would change the object, or refuse it
 	resultWarn  = "warn"  // a policy in shadow or warn would change it
@@ -29,7 +29,7 @@ const (
 	resultSkip  = "skip"
 )
 
-// Severity says what the next write of the object meets.
+// The values of the field severity, by what would happen to the next write of the object.
 const (
 	severityHigh   = "high"   // it is refused
 	severityMedium = "medium" // a policy fails and the write passes without it
@@ -37,7 +37,7 @@ const (
 	severityInfo   = "info"   // nothing: the policy is not enforced
 )
 
-// source is the name of mapd among the engines that write reports.
+// source is the name by which reports and results identify mapd.
 const source = "mapd"
 
 // entry is a result of a report.
@@ -59,8 +59,8 @@ type found struct {
 	cut     int
 }
 
-// Collector has the results of one audit by namespace, as many as reports may have. It has
-// no values of objects and no messages of policies: whoever may read a report may not be
+// Collector has the results of one audit by namespace, up to the bounds of reports. It keeps no
+// values of objects and no messages of policies, because users who may read a report may not be
 // allowed to read the objects.
 type Collector struct {
 	api        *API
@@ -74,7 +74,7 @@ func NewCollector(api *API) *Collector {
 	return &Collector{api: api, namespaces: map[string]*found{}}
 }
 
-// Add takes a result of the audit.
+// Add adds a result of the audit.
 func (c *Collector) Add(r *audit.Result) {
 	object := entry{apiVersion: r.APIVersion, kind: r.Kind, name: r.Name, uid: string(r.UID)}
 	add := func(e entry) {
@@ -121,7 +121,7 @@ func changes(a *audit.Actor) string {
 	return text
 }
 
-// end adds the kinds that could not be read: their results are missing.
+// end adds an entry for each kind whose objects could not be listed.
 func (c *Collector) end(r *audit.Report) {
 	for _, k := range r.Kinds {
 		if k.Unreadable != "" {

@@ -20,9 +20,9 @@ import (
 	"github.com/mapd-project/mapd/internal/words"
 )
 
-// Write has the cluster's reports be those of the audit: it writes those that differ, and
-// removes those that have no results any more. said is what it did. A report that cannot be
-// written does not keep others from being written.
+// Write makes the cluster's reports equal to those of the audit: it creates and updates reports
+// that differ, and removes mapd's reports of namespaces without results. said is a summary of the
+// changes. If a report cannot be written, the others still are.
 func (c *Collector) Write(ctx context.Context, cluster *audit.Cluster, f *audit.Finished) (said string, err error) {
 	c.end(f.Report)
 	w := &writer{Collector: c, cluster: cluster, audit: f}
@@ -45,7 +45,7 @@ func (c *Collector) Write(ctx context.Context, cluster *audit.Cluster, f *audit.
 	return said, nil
 }
 
-// writer is one Write.
+// writer has the state of one call of Write.
 type writer struct {
 	*Collector
 	cluster *audit.Cluster
@@ -55,8 +55,8 @@ type writer struct {
 	errs                                 []error
 }
 
-// write writes the reports of one kind. It compares all with what is stored before it writes
-// anything: a list that waits for writes would break off.
+// write writes the reports of one kind. It first compares all of them with the stored ones, and
+// only then writes: if the pages of a list were read between writes, the list might expire.
 func (w *writer) write(ctx context.Context, r audit.Resource) error {
 	updates, removed, missing := map[string][]byte{}, map[string]types.UID{}, map[string]bool{}
 	for namespace := range w.namespaces {
@@ -76,7 +76,7 @@ func (w *writer) write(ctx context.Context, r audit.Resource) error {
 				w.unchanged++
 				break
 			}
-			text, err := json.Marshal(stored) // takes a fraction of the memory
+			text, err := json.Marshal(stored) // JSON takes a fraction of the memory of the object
 			updates[namespace] = text
 			return err
 		}
@@ -86,7 +86,7 @@ func (w *writer) write(ctx context.Context, r audit.Resource) error {
 		return err
 	}
 	client := w.cluster.Dynamic.Resource(r.GVR)
-	// done takes the outcome of a write. A namespace that is gone needs no report.
+	// done counts or records the outcome of a write. It ignores namespaces that were deleted.
 	done := func(namespace string, err error, n *int) error {
 		switch {
 		case err == nil:
@@ -128,9 +128,8 @@ func (w *writer) write(ctx context.Context, r audit.Resource) error {
 	return nil
 }
 
-// update has a stored report say what another does, and reports whether that is a change. A
-// result that is there already keeps the time at which it was found; labels and annotations
-// of others stay.
+// update gives a stored report the contents of now, and reports whether that changes it. Results
+// that stored has already keep their timestamps, and labels and annotations of others are kept.
 func update(stored, now *unstructured.Unstructured) (changed bool) {
 	keepTimes(stored, now)
 	annotations := stored.GetAnnotations()
@@ -157,7 +156,7 @@ func update(stored, now *unstructured.Unstructured) (changed bool) {
 	return true
 }
 
-// keepTimes gives results of now the time of the same result in stored.
+// keepTimes gives the results of now the timestamps that the same results have in stored.
 func keepTimes(stored, now *unstructured.Unstructured) {
 	times := map[string]any{}
 	old, _ := stored.Object["results"].([]any)
@@ -166,7 +165,7 @@ func keepTimes(stored, now *unstructured.Unstructured) {
 			times[identity(r)] = r["timestamp"]
 		}
 	}
-	for _, r := range now.Object["results"].([]any) { // of Collector.object
+	for _, r := range now.Object["results"].([]any) { // Collector.object always sets it
 		r := r.(map[string]any)
 		if t, ok := times[identity(r)]; ok {
 			r["timestamp"] = t
@@ -174,7 +173,7 @@ func keepTimes(stored, now *unstructured.Unstructured) {
 	}
 }
 
-// identity returns what makes a result the same one in the next audit.
+// identity returns a key that is equal for the same result in two audits.
 func identity(r map[string]any) string {
 	var subject map[string]any
 	if list, ok := r["resources"].([]any); ok && len(list) > 0 {

@@ -1,8 +1,8 @@
-// Package supportbundle answers one question: what does somebody need who is to find out, from
-// elsewhere, what is wrong with mapd in this cluster?
+// Package supportbundle collects what somebody without access to the cluster needs to find out
+// what is wrong with mapd there.
 //
-// A bundle shows names, states and counts. It is made of what is named here, field by
-// field, and not of whole objects with something taken out. It holds no Secret, no
+// A bundle shows names, states and counts. This package lists each field that a bundle may have;
+// it does not take whole objects and remove fields from them. A bundle holds no Secret, no
 // parameter, no value of an object that a policy would change, no value of an environment
 // variable, no message of an event or of a container, and no annotation but mapd's own.
 package supportbundle
@@ -34,7 +34,7 @@ const (
 	maxLog    = 2 << 20  // bytes of the log of one container, the last ones
 	maxBundle = 64 << 20 // bytes of all files
 	maxPods   = 10
-	maxReason = 1 << 10 // bytes of why something is missing
+	maxReason = 1 << 10 // bytes of the reason why something is missing
 )
 
 // Options say what goes into a bundle. Kubernetes is required.
@@ -44,11 +44,11 @@ type Options struct {
 	Namespace, Name string
 	// NoPolicies leaves the texts of policies, bindings and exceptions out.
 	NoPolicies bool
-	// Version is the text about mapd and the machine that makes the bundle.
+	// Version describes mapd and the machine on which the bundle is made.
 	Version string
-	// Doctor writes the report of mapd doctor. Nil: there is none.
+	// Doctor writes the report of mapd doctor. If it is nil, the bundle has no such report.
 	Doctor func(ctx context.Context, w io.Writer) error
-	// Replicas finds mapd's replicas. Nil: they are not asked.
+	// Replicas finds mapd's replicas. If it is nil, they are not asked.
 	Replicas func(ctx context.Context) (Replicas, error)
 	Now      time.Time
 }
@@ -67,18 +67,18 @@ type Manifest struct {
 type File struct {
 	Name  string `json:"name"`
 	Bytes int    `json:"bytes"`
-	// Cut says that there was more.
+	// Cut: the file has only a part of the text, because of a bound.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// Missing is something that could not be had.
+// Missing is something that could not be read or did not fit, with the reason.
 type Missing struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
 }
 
-// Write writes a bundle, a tar archive compressed with gzip, and returns its Manifest. An
-// error is one of writing: what the cluster does not give is in Manifest.Missing.
+// Write writes a bundle, a tar archive compressed with gzip, and returns its Manifest. It fails
+// only if w cannot be written; what cannot be read from the cluster is in Manifest.Missing.
 func Write(ctx context.Context, w io.Writer, o Options) (Manifest, error) {
 	zip := gzip.NewWriter(w)
 	b := &builder{Options: o, tar: tar.NewWriter(zip), hidden: map[string]bool{}}
@@ -112,12 +112,12 @@ type builder struct {
 	hidden map[string]bool // values of environment variables
 }
 
-// missing notes what could not be had.
+// missing adds an entry to Manifest.Missing.
 func (b *builder) missing(what string, err error) {
 	b.Missing = append(b.Missing, Missing{what, words.Cut(b.clean(err.Error()), maxReason)})
 }
 
-// add adds a file, without what must not be in it.
+// add adds a file, without credentials and values of variables, up to the bounds.
 func (b *builder) add(name string, text []byte, cut bool) {
 	text = []byte(b.clean(string(text)))
 	if len(text) > maxFile {

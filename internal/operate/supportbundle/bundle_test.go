@@ -128,7 +128,7 @@ func hostile(t *testing.T) (*fakeapi.Server, texts) {
 	}}
 }
 
-// said are two replicas, one of which is no Pod, and one that does not answer.
+// said has the answers of two replicas, one of which is not a Pod, and of one that does not answer.
 type said struct{ t *testing.T }
 
 func (s said) Ask(_ context.Context, name string, query url.Values) ([]replicas.Answer[json.RawMessage], error) {
@@ -270,7 +270,7 @@ func TestNoSecrets(t *testing.T) {
 	}
 }
 
-// Without the texts of policies, their states are left.
+// With NoPolicies, the bundle has no texts of policies, but still their states.
 func TestNoPolicies(t *testing.T) {
 	s, x := hostile(t)
 	_, files := made(t, s, x, func(o *supportbundle.Options) { o.NoPolicies = true })
@@ -316,7 +316,7 @@ func (many) Ask(_ context.Context, name string, query url.Values) ([]replicas.An
 	return []replicas.Answer[json.RawMessage]{{Replica: "mapd-1", Value: text}}, err
 }
 
-// What cannot be had is named with the reason, and the rest is there.
+// What cannot be read is listed as missing with the reason, and the rest is in the bundle.
 func TestPartial(t *testing.T) {
 	s, x := hostile(t)
 	delete(x.of, pods+"mapd-1/log")
@@ -347,7 +347,7 @@ func TestPartial(t *testing.T) {
 	}
 }
 
-// Much of everything makes a bundle of bounded size.
+// The size of a bundle is bounded, even if there is much of everything.
 func TestBounds(t *testing.T) {
 	s, x := hostile(t)
 	line := "time=2026-11-23T08:00:00Z level=INFO msg=x\n"

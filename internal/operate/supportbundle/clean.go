@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// hiddenText stands where something was taken out.
+// hiddenText replaces text that was removed.
 const hiddenText = "[removed]"
 
-// minHidden is the shortest value of a variable that is looked for in texts: shorter
-// ones, such as "true", are parts of other words.
+// minHidden is the length of the shortest value of a variable that is removed from texts:
+// shorter ones, such as "true", also occur in other texts.
 const minHidden = 8
 
 // secrets are texts that look like credentials, wherever they are.
@@ -47,10 +47,10 @@ func asMap(v any) map[string]any {
 	return m
 }
 
-// clean takes out of a text what looks like a credential, and values of variables.
+// clean removes from a text what looks like a credential, and the values that hide remembers.
 func (b *builder) clean(text string) string {
 	text = secrets.ReplaceAllString(text, hiddenText)
-	// The longest first: one may be a part of another, of which nothing must be left.
+	// The longest first: if a value is a part of a longer one, nothing of the longer one may stay.
 	for _, value := range slices.SortedFunc(maps.Keys(b.hidden), func(v, w string) int { return cmp.Or(len(w)-len(v), strings.Compare(v, w)) }) {
 		text = strings.ReplaceAll(text, value, hiddenText)
 	}

@@ -99,7 +99,7 @@ func withoutConditions(shown []map[string]any) {
 	}
 }
 
-// pod adds what one replica says of itself.
+// pod adds metrics, readiness and logs of one replica.
 func (b *builder) pod(ctx context.Context, name string) {
 	client := b.Kubernetes.CoreV1().RESTClient()
 	for _, f := range []struct{ file, path string }{{"metrics.txt", "metrics"}, {"readyz.txt", "readyz"}} {
@@ -131,11 +131,11 @@ func (b *builder) pod(ctx context.Context, name string) {
 	}
 }
 
-// ownLine begins a line that mapd formatted.
+// ownLine matches the beginning of a line that mapd's logger formatted.
 var ownLine = regexp.MustCompile(`^(?:time=\S+ level=[A-Z]+|\{"time":"[^"]*","level":")`)
 
-// ownLines keeps the lines that mapd formatted. What else writes to standard error, such
-// as the runtime's dump after a crash, may hold anything.
+// ownLines returns the lines that mapd's logger formatted. Other lines, such as the Go runtime's
+// dump after a crash, may contain any value.
 func ownLines(text []byte) []byte {
 	var out bytes.Buffer
 	left := 0
@@ -156,11 +156,13 @@ func ownLines(text []byte) []byte {
 	return out.Bytes()
 }
 
-// panicValue is the field of a line that may hold values of objects.
+// panicValue matches the field of a line that has the value of a panic, which may contain values
+// of objects.
 var panicValue = regexp.MustCompile(`("panic":|\bpanic=)("(?:[^"\\]|\\.)*"|\S+)`)
 
-// refusal begins a line about what a stage in shadow would have refused. Its reason is what
-// the client would have read, which may hold values of the object.
+// refusal matches the beginning of a line about a request that a stage in shadow would have
+// refused. The reason in that line, which reasonValue matches, is the message that the client
+// would have received, and may contain values of the object.
 var (
 	refusal     = regexp.MustCompile(`^time=\S+ level=[A-Z]+ msg="[^"]* would refuse the request" |^\{"time":"[^"]*","level":"[A-Z]+","msg":"[^"]* would refuse the request",`)
 	reasonValue = regexp.MustCompile(`("reason":|\breason=)("(?:[^"\\]|\\.)*"|\S+)`)
@@ -184,7 +186,8 @@ var (
 		"status.replicas", "status.readyReplicas", "status.updatedReplicas", "status.unavailableReplicas", "status.observedGeneration", "status.conditions"}
 )
 
-// policyFields are those of a policy or a binding. Messages of conditions may quote it.
+// policyFields returns the fields to show of policies, bindings and exceptions. With NoPolicies,
+// elements of status.conditions have no message, because messages may quote the policy.
 func (b *builder) policyFields() []string {
 	if b.NoPolicies {
 		return []string{"status.conditions", "status.observedGeneration"}
@@ -192,7 +195,8 @@ func (b *builder) policyFields() []string {
 	return []string{"spec", "status"}
 }
 
-// views returns what a bundle shows of objects.
+// views returns the parts of objects that a bundle shows: these fields, some of their metadata,
+// and mapd's own annotations.
 func views(objects []map[string]any, fields []string) []map[string]any {
 	var out []map[string]any
 	for _, o := range objects {
@@ -206,7 +210,7 @@ func views(objects []map[string]any, fields []string) []map[string]any {
 	return out
 }
 
-// ownAnnotations returns those of mapd.dev.
+// ownAnnotations returns the annotations whose keys begin with mapd.dev/; nil if there are none.
 func ownAnnotations(o map[string]any) map[string]any {
 	all, _, _ := unstructured.NestedMap(o, "metadata", "annotations")
 	var own map[string]any
@@ -221,7 +225,7 @@ func ownAnnotations(o map[string]any) map[string]any {
 	return own
 }
 
-// lists are fields whose elements are shown in part.
+// lists has the fields to show of the elements of lists, by the name of the list.
 var lists = map[string][]string{
 	"containers": containerFields, "initContainers": containerFields,
 	"containerStatuses": statusFields, "initContainerStatuses": statusFields,
@@ -255,8 +259,8 @@ func pick(o map[string]any, paths []string) map[string]any {
 	return out
 }
 
-// elements picks fields of each element of a list. Of the container mapd, it shows the
-// arguments; of all, the names of variables.
+// elements returns these fields of each element of a list. It adds the arguments of the container
+// mapd, and the names of the environment variables of every container.
 func elements(v any, fields []string) any {
 	list, _ := v.([]any)
 	out := make([]any, 0, len(list))

@@ -13,19 +13,19 @@ import (
 	"github.com/mapd-project/mapd/internal/operate/replicas"
 )
 
-// maxSampled is of how many policies a bundle has samples: those that would have changed
-// the most.
+// maxSampled bounds the policies of which a bundle has samples. Those that would have changed the
+// most objects come first.
 const maxSampled = 20
 
-// Replicas are asked for what they say of themselves and of policies.
+// Replicas reads records, metrics and readiness from mapd's replicas.
 type Replicas interface {
 	// Ask returns the records of that name of all replicas; see replicas.Ask.
 	Ask(ctx context.Context, name string, query url.Values) ([]replicas.Answer[json.RawMessage], error)
-	// Read returns a page of those replicas whose names keep has; see replicas.Read.
+	// Read returns a page of the replicas for whose names keep returns true; see replicas.Read.
 	Read(ctx context.Context, page string, keep func(replica string) bool) []replicas.Answer[[]byte]
 }
 
-// Found are the Replicas of a replicas.Set.
+// Found implements Replicas with a replicas.Set.
 type Found struct{ Set *replicas.Set }
 
 // Ask implements Replicas.
@@ -38,8 +38,8 @@ func (f Found) Read(ctx context.Context, page string, keep func(replica string) 
 	return replicas.Read(ctx, f.Set, page, keep)
 }
 
-// replicas adds what replicas say: of policies, and metrics and readiness of those that are
-// no Pods that pod has asked.
+// replicas adds each replica's counts and samples of policies. It also adds metrics and readiness
+// of replicas that are not among pods, since the method pod has added those of pods.
 func (b *builder) replicas(ctx context.Context, pods []map[string]any) {
 	if b.Replicas == nil {
 		return
@@ -104,8 +104,8 @@ func (b *builder) samples(ctx context.Context, found Replicas, would map[string]
 	}
 }
 
-// addAnswer adds a file of what a replica answered: into takes it in, and shown returns
-// what a bundle shows of it. It reports whether there is an answer.
+// addAnswer decodes the answer of a replica into the value that into points to, and adds a file
+// with what shown then returns. It reports whether the replica's answer could be added.
 func (b *builder) addAnswer(a replicas.Answer[json.RawMessage], name string, into any, shown func() any) bool {
 	file, err := fileName(a.Replica)+"/"+name, a.Err
 	if err == nil {
@@ -141,8 +141,8 @@ type samplesShown struct {
 	More    int       `json:"more,omitempty"`
 }
 
-// samplesOf returns samples without values: a replica masks those of Secrets and of
-// nothing else.
+// samplesOf returns samples without values of objects: a replica masks only the values of
+// Secrets.
 func samplesOf(all *history.SamplesAnswer) *samplesShown {
 	out := &samplesShown{Header: all.Header, Samples: []sampled{}, More: all.More}
 	for _, s := range all.Samples {
@@ -171,8 +171,9 @@ func samplesOf(all *history.SamplesAnswer) *samplesShown {
 	return out
 }
 
-// unusual are characters that the names of files do not have.
+// unusual matches characters that names of files in a bundle do not have.
 var unusual = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// fileName returns the directory of a replica, which is called as its Pod or by a URL.
+// fileName returns the name of the directory for a replica, whose name is that of its Pod or a
+// URL.
 func fileName(replica string) string { return unusual.ReplaceAllString(replica, "-") }

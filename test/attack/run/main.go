@@ -1,6 +1,6 @@
-// Command run attacks mapd serve on a loopback port with all that package attack
-// has, each attack with a fresh process, and prints what became of the process, of
-// the attackers and of bystanders. It needs /proc.
+// Command run attacks mapd serve on a loopback port with all attacks of package attack, each with
+// a new process of mapd. It prints the memory and the end of the process, the answers that the
+// attackers got, and how bystanders were served. It needs /proc.
 package main
 
 import (
@@ -95,7 +95,7 @@ func run(ctx context.Context, mapd, counts, only string, during time.Duration, l
 
 // one attacks one process.
 func one(ctx context.Context, cmd *exec.Cmd, limit int64, a attack.Attack, policies int, during time.Duration, roots *x509.CertPool) (peak int64, err error) {
-	// What automemlimit would set in a container with that limit.
+	// The value that automemlimit would set in a container with this memory limit.
 	cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", limit/5*4))
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGKILL) }
@@ -135,7 +135,7 @@ func one(ctx context.Context, cmd *exec.Cmd, limit int64, a attack.Attack, polic
 	for _, b := range bystanders {
 		all.Go(func() { b.Run(ctx) })
 	}
-	// A server that has been used has its connections.
+	// A short use before the attack opens the connections of the bystanders.
 	select {
 	case <-ctx.Done():
 	case <-time.After(200 * time.Millisecond):
@@ -190,8 +190,8 @@ func certificate(dir string) (cert, key string, roots *x509.CertPool, err error)
 		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 }
 
-// write writes n policies into a file: one that adds a label to whatever is
-// written, those that attacks evaluate, and others that match nothing of what is sent.
+// write writes n policies into a file: one that adds a label to every object, those of the attacks
+// by evaluation, and others that match no object that is sent.
 func write(file string, n int) error {
 	var b bytes.Buffer
 	add := func(objects ...*unstructured.Unstructured) error {

@@ -1,4 +1,4 @@
-// Package pods has the objects that benchmarks are about, of any size.
+// Package pods makes objects of any size for benchmarks.
 package pods
 
 import "fmt"
@@ -12,7 +12,7 @@ func New(containers, env int) map[string]any {
 	return object("v1", "Pod", spec, map[string]any{"phase": "Pending", "qosClass": "Burstable"})
 }
 
-// Deployment returns one of such Pods.
+// Deployment returns a Deployment of such Pods.
 func Deployment(containers, env int) map[string]any {
 	return object("apps/v1", "Deployment", map[string]any{
 		"progressDeadlineSeconds": int64(600),
@@ -89,7 +89,7 @@ func podSpec(containers, env int) map[string]any {
 	}
 }
 
-// fields is the set of fields that somebody who wrote v owns.
+// fields returns the field set (FieldsV1) of a manager that wrote v.
 func fields(v any) any {
 	out := map[string]any{}
 	switch v := v.(type) {

@@ -28,9 +28,9 @@ var root = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), err
 })
 
-// Program returns the path of etcd, kube-apiserver or kubectl. It builds the
-// program if nobody has, which takes minutes. For a cluster that is given, kubectl
-// is that of $PATH if there is one.
+// Program returns the path of etcd, kube-apiserver or kubectl. It builds the program if it is not
+// in the cache, which takes minutes. For a given cluster, it returns the kubectl in $PATH if there
+// is one.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	programs.Lock()
@@ -65,7 +65,7 @@ func program(name string) (string, error) {
 		return "", err
 	}
 	cmd := exec.Command(filepath.Join(dir, "test", "e2e", "servers", "build.sh"), name)
-	cmd.Stderr = os.Stderr // tells what takes so long
+	cmd.Stderr = os.Stderr // shows the progress of the build
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("test/e2e/servers/build.sh %s: %w", name, err)
@@ -73,7 +73,7 @@ func program(name string) (string, error) {
 	return filepath.Join(strings.TrimSpace(string(out)), name), nil
 }
 
-// Binary returns mapd, built from this tree once in the life of the test program.
+// Binary returns the path of mapd, which it builds from this tree once for each test program.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := binary()
@@ -108,11 +108,11 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// atEnd is what Main does after all tests.
+// atEnd has functions that Main calls after all tests.
 var atEnd []func() error
 
-// Main is the TestMain of packages that use this one: it removes what all their
-// tests share, and says what was skipped. It returns the exit code.
+// Main is called by TestMain of packages that use this one. It runs the tests, removes what they
+// share, and prints which tests were skipped. It returns the exit code.
 func Main(m *testing.M) int {
 	code := m.Run()
 	for _, f := range atEnd {

@@ -34,16 +34,16 @@ import (
 type Options struct {
 	// Native runs the in-tree plugin MutatingAdmissionPolicy.
 	Native bool
-	// Flags are given to kube-apiserver after the harness's own, so that they win.
+	// Flags are passed to kube-apiserver after the harness's own, which they override.
 	Flags []string
-	// Users have a token each: name to groups. There is always "admin" in
-	// system:masters.
+	// Users are users with a token each: their groups by their names. The user "admin", in the
+	// group system:masters, always exists.
 	Users map[string][]string
 }
 
-// serverEnv spares the servers garbage collections, a third of what starting one takes of a
-// processor; most of their memory is what they begin with. GOGC says otherwise, as it does
-// where their use of processors is measured.
+// serverEnv returns an environment in which the servers collect garbage rarely. That saves a third
+// of the CPU time of starting them, and costs little memory, because they need most of it from the
+// beginning. If GOGC is set, as for measurements of their CPU time, serverEnv changes nothing.
 func serverEnv() []string {
 	if os.Getenv("GOGC") != "" {
 		return nil
@@ -51,22 +51,21 @@ func serverEnv() []string {
 	return []string{"GOGC=300"}
 }
 
-// Cluster is an API server and, unless it was there before the test, the
-// processes that make it.
+// Cluster is an API server and, unless the cluster was given, the processes that the test started.
 type Cluster struct {
 	// Etcd and APIServer are nil if the test did not start them.
 	Etcd, APIServer *Process
 	// Added are the API servers of AddAPIServer.
 	Added []*Process
-	// Config is the administrator's; so are the two clients. They have no limit of
-	// requests per second.
+	// Config and the two clients are those of the administrator. They do not limit the requests per
+	// second.
 	Config     *rest.Config
 	Kubernetes kubernetes.Interface
 	Dynamic    dynamic.Interface
 	// Dir is where logs, data and kubeconfigs are.
 	Dir string
 
-	etcd   string // its URL
+	etcd   string // the URL of etcd
 	tokens map[string]string
 	test   testing.TB
 }
@@ -147,8 +146,8 @@ func (c *Cluster) AddAPIServer(t testing.TB) *rest.Config {
 // startTimeout is long: many servers may start at once on few cores.
 const startTimeout = 5 * time.Minute
 
-// WaitReady waits until the API server is ready and has made what it makes by
-// itself: the default namespace and the roles that RBAC begins with.
+// WaitReady waits until the API server is ready and has created the default namespace and the
+// default roles of RBAC.
 func (c *Cluster) WaitReady(t testing.TB) {
 	t.Helper()
 	Eventually(t, startTimeout, "the API server", func(ctx context.Context) error {
@@ -179,7 +178,7 @@ func (c *Cluster) As(user string, groups ...string) *rest.Config {
 	return config
 }
 
-// WithToken is the configuration of a bearer of a token; "" is anonymous.
+// WithToken returns the configuration of a client with a bearer token; "" means an anonymous one.
 func (c *Cluster) WithToken(token string) *rest.Config {
 	config := rest.AnonymousClientConfig(c.Config)
 	config.QPS = -1
@@ -187,7 +186,7 @@ func (c *Cluster) WithToken(token string) *rest.Config {
 	return config
 }
 
-// User is the configuration of one of Options.Users.
+// User returns the configuration of one of Options.Users.
 func (c *Cluster) User(t testing.TB, name string) *rest.Config {
 	t.Helper()
 	token, ok := c.tokens[name]
@@ -254,12 +253,12 @@ func (c *Cluster) Kubectl(t testing.TB, stdin []byte, args ...string) (string, e
 	return c.KubectlAs(t, c.Config, stdin, args...)
 }
 
-// KubectlAs is Kubectl for somebody else.
+// KubectlAs is like Kubectl, for the user of a configuration.
 func (c *Cluster) KubectlAs(t testing.TB, config *rest.Config, stdin []byte, args ...string) (string, error) {
 	t.Helper()
 	kubeconfig := c.Kubeconfig(t, config, "")
 	defer os.Remove(kubeconfig)
-	// Under HOME it caches discovery, which must not be another test's.
+	// kubectl caches discovery below HOME; tests must not share that cache.
 	return run(t, c.Dir, stdin, []string{"KUBECONFIG=" + kubeconfig, "HOME=" + c.Dir}, Program(t, "kubectl"), args...)
 }
 
@@ -278,7 +277,7 @@ func (c *Cluster) connect(t testing.TB, config *rest.Config) {
 	c.Kubernetes, c.Dynamic = c.Client(t, config), c.DynamicClient(t, config)
 }
 
-// ended says which server that should run does not.
+// ended returns an error if a server that should be running has ended.
 func (c *Cluster) ended() error {
 	for _, p := range []*Process{c.Etcd, c.APIServer} {
 		if p == nil {
@@ -298,7 +297,7 @@ func (c *Cluster) write(t testing.TB, file string, data []byte) {
 	}
 }
 
-// tokenFile makes a token for every user.
+// tokenFile makes a token for every user and writes a file with them for kube-apiserver.
 func (c *Cluster) tokenFile(t testing.TB, users map[string][]string) string {
 	t.Helper()
 	all := map[string][]string{"admin": {"system:masters"}}
@@ -313,7 +312,7 @@ func (c *Cluster) tokenFile(t testing.TB, users map[string][]string) string {
 	return file
 }
 
-// directory is t.TempDir that can be kept.
+// directory is like t.TempDir, but keeps the directory if MAPD_E2E_KEEP is set.
 func directory(t testing.TB) string {
 	t.Helper()
 	if os.Getenv("MAPD_E2E_KEEP") == "" {
@@ -336,8 +335,9 @@ func random(t testing.TB) string {
 	return hex.EncodeToString(b)
 }
 
-// serverKeys are what API servers serve with and sign the tokens of service accounts with:
-// the same for all of a test program, because each of them would make RSA keys.
+// serverKeys are the serving certificate of API servers and the key with which they sign tokens of
+// service accounts. All servers of a test program use the same, because making RSA keys for each
+// would take time.
 var serverKeys = sync.OnceValues(func() (keys struct{ cert, key, ca []byte }, err error) {
 	cert, ca, err := servingcert.SelfSigned([]string{"127.0.0.1", "localhost", "kubernetes.default.svc"})
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// The harness itself: servers can be stopped, started, paused and reached by
-// several people.
+// Servers of the harness can be stopped, started, paused, and used by several users.
 func TestStart(t *testing.T) {
 	c := Start(t, Options{Users: map[string][]string{"carol": {"system:masters"}}})
 	if out, err := c.KubectlAs(t, c.User(t, "carol"), nil, "get", "namespace", "default", "-o", "name"); err != nil || out != "namespace/default\n" {
@@ -35,7 +34,7 @@ func TestStart(t *testing.T) {
 	c.RestartAPIServer(t)
 }
 
-// Replicas come and go, and the EndpointSlice says so.
+// The EndpointSlice lists the replicas that run after some were started and stopped.
 func TestInstall(t *testing.T) {
 	m := Install(t, Start(t, Options{}), InstallOptions{Replicas: 2})
 	m.Roll(t)
@@ -59,7 +58,7 @@ func TestInstall(t *testing.T) {
 	m.Replicas()[0].Start(t)
 	m.Scale(t, 1)
 
-	// The same cluster, by its kubeconfig alone.
+	// The same cluster, given by its kubeconfig.
 	t.Setenv("MAPD_E2E_KUBECONFIG", m.Kubeconfig(t, m.Config, ""))
 	given := Installed(t, InstallOptions{})
 	if _, err := given.Kubectl(t, nil, "get", "--namespace", Namespace, "deployment", Name); err != nil {

@@ -1,36 +1,35 @@
-// Package cluster answers "where does a test get a Kubernetes cluster with
-// mapd in it?": real etcd, kube-apiserver, kubectl and mapd, as processes on
-// loopback ports. Nothing in it imitates Kubernetes; it only plays the parts
-// that such a small cluster lacks: kubelet, kube-proxy and endpoint controller.
+// Package cluster starts a Kubernetes cluster with mapd for a test: real etcd, kube-apiserver,
+// kubectl and mapd, as processes on loopback ports. It imitates only what such a small cluster
+// lacks: kubelet, kube-proxy and the endpoint controller.
 //
 // # Most tests
 //
 //	m := cluster.Installed(t, cluster.InstallOptions{Replicas: 2})
 //	m.Apply(t, policies)                       // kubectl apply
 //	m.Kubernetes, m.Dynamic                    // clients of the administrator
-//	m.Client(t, m.As("alice", "developers"))   // somebody else's
+//	m.Client(t, m.As("alice", "developers"))   // a client of another user
 //	cluster.Eventually(t, cluster.Patience, "the policy acts", func(ctx context.Context) error { … })
 //
 // With MAPD_E2E_KUBECONFIG set, Installed returns that cluster, where mapd must
-// be installed already, and starts nothing. A test that stops processes says so
-// with m.NeedProcesses(t), which skips it there; NeedNoBindings and NeedFree are for
-// what the cluster's other users may have made. Main prints at the end what was
-// skipped. Everything that a test makes outside of its own namespaces, and these
-// namespaces, must have Label: it is removed before the first test and after the
-// last one, however they end.
+// be installed already, and starts nothing. A test that stops processes must call
+// m.NeedProcesses(t), which skips it there. NeedNoBindings and NeedFree skip tests that
+// objects of the cluster's other users would disturb. Main prints at the end which tests were
+// skipped. Every object that a test makes outside of its own namespaces, and these
+// namespaces, must have Label: such objects are removed before the first test and after the
+// last one, even if tests fail.
 //
 // # Servers
 //
-// Start gives a bare cluster: etcd and a kube-apiserver with RBAC, with the
+// Start starts a cluster without mapd: etcd and a kube-apiserver with RBAC, with the
 // in-tree plugin (Options.Native) or without. Options.Flags adds flags to
-// kube-apiserver, Options.Users people with tokens. Every Cluster has its own
+// kube-apiserver, Options.Users users with tokens. Every Cluster has its own
 // etcd, ports and directory, so tests may run in parallel; each pair takes about
 // 350 MB and five seconds.
 //
 // There is no scheduler, kubelet or controller-manager. So Pods do not run,
-// nothing is collected as garbage, and deleted namespaces stay Terminating. The
+// there is no garbage collection, and deleted namespaces stay Terminating. The
 // admission plugin ServiceAccount is off unless Options.Flags say otherwise, because
-// nobody but DefaultServiceAccounts makes the ServiceAccount "default" that it asks for.
+// it requires the ServiceAccount "default", which only DefaultServiceAccounts creates.
 //
 // # Processes
 //
@@ -43,29 +42,29 @@
 //
 // # mapd
 //
-// Install applies manifests/install.yaml with kubectl and plays the parts that
-// bring it to life:
+// Install applies manifests/install.yaml with kubectl, and does what other components do in a
+// real cluster:
 //
 //   - the Deployment stays unscheduled, since there is no scheduler; every
 //     Replica is a process `mapd serve`, built once from this tree (with the race
 //     detector if MAPD_E2E_RACE is set). It has a token of the shipped
-//     ServiceAccount from the TokenRequest API and nothing else, so the shipped
-//     RBAC is what is tested;
+//     ServiceAccount from the TokenRequest API and no other credentials, so the tests
+//     use the shipped RBAC;
 //   - the Service becomes one of type ExternalName "localhost" whose port is
-//     that of a Proxy. The Proxy plays kube-proxy: it forwards connections to the
+//     that of a Proxy. The Proxy does what kube-proxy does: it forwards connections to the
 //     replicas that are ready, in turn, and resets them when there is none. It
-//     leaves connections alone that exist;
+//     keeps existing connections;
 //   - an EndpointSlice lists the replicas under addresses from TEST-NET-1, ready as
 //     /readyz says, as the endpoint controller would from the Pods' probes;
-//   - aggregated ClusterRoles get their rules once; m.GrantParams lets mapd read
-//     more kinds of parameters than ConfigMaps.
+//   - Install fills in the rules of aggregated ClusterRoles once; m.GrantParams lets mapd
+//     read more kinds of parameters than ConfigMaps.
 //
-// m.AddReplica starts one more, m.Scale sets the number (0 too), m.Roll replaces
-// each by a new one as a Deployment does. m.Replicas() are those that were
-// started and not stopped by these. m.Proxy.Cut() resets all connections that
-// pass through it. InstallOptions.Flags go to `mapd serve`. If
-// InstallOptions.CutAPI is set, replicas reach the API server through m.API, a
-// Proxy as well, so that their watches can be cut.
+// m.AddReplica starts one more replica, m.Scale sets their number, which may be 0, and m.Roll
+// replaces each by a new one as a Deployment does. m.Replicas() returns the replicas that
+// these methods started and did not stop. m.Proxy.Cut() resets all connections through the
+// proxy. InstallOptions.Flags are passed to `mapd serve`. If InstallOptions.CutAPI is set,
+// replicas reach the API server through another Proxy, m.API, so that a test can cut their
+// watches.
 //
 // # Waiting
 //

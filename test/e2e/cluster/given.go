@@ -21,21 +21,20 @@ import (
 	"github.com/mapd-project/mapd/pkg/api"
 )
 
-// Label is on every object that a test makes and that is in no namespace of the
-// tests. Its value is LabelValue. In a cluster that is given, such objects are
-// removed before the first test, in case an earlier run was stopped, and after the
-// last one.
+// Label must be on every object that a test makes outside of the tests' namespaces, with the value
+// LabelValue. In a given cluster, such objects are removed before the first test, in case an
+// earlier run was stopped, and after the last one.
 const (
 	Label      = "mapd.dev/made-by"
 	LabelValue = "e2e"
 )
 
-// given is the kubeconfig of the cluster that the tests are to use; "" if they
-// start their own.
+// given returns the kubeconfig of the cluster that the tests have to use; "" if they start their
+// own.
 func given() string { return os.Getenv("MAPD_E2E_KUBECONFIG") }
 
-// NotGiven skips the test if a cluster is given, and says why it cannot use it.
-// Start calls it: who gives a cluster does not want others to be started.
+// NotGiven skips the test if a cluster is given; why is the reason why the test cannot use it.
+// Start calls it, because a user who gives a cluster does not want others to be started.
 func NotGiven(t testing.TB, why string) {
 	t.Helper()
 	if given() != "" {
@@ -51,8 +50,8 @@ func (c *Cluster) NeedProcesses(t testing.TB) {
 	}
 }
 
-// NeedNoBindings skips the test if bindings are in a given cluster that are not
-// the test's: their policies are in the webhook configuration as well.
+// NeedNoBindings skips the test if a given cluster has bindings of others, because the webhook
+// configuration then has entries for their policies, too.
 func (c *Cluster) NeedNoBindings(t testing.TB) {
 	t.Helper()
 	bindings, err := c.Dynamic.Resource(api.OwnBindings).List(t.Context(), metav1.ListOptions{LabelSelector: Label + "!=" + LabelValue})
@@ -64,7 +63,7 @@ func (c *Cluster) NeedNoBindings(t testing.TB) {
 	}
 }
 
-// NeedFree skips the test if objects of its manifest are in a given cluster.
+// NeedFree skips the test if a given cluster already has objects of its manifest.
 func (c *Cluster) NeedFree(t testing.TB, yaml string) {
 	t.Helper()
 	out, err := c.Kubectl(t, []byte(yaml), "get", "--ignore-not-found", "--output=name", "--filename=-")
@@ -76,7 +75,7 @@ func (c *Cluster) NeedFree(t testing.TB, yaml string) {
 	}
 }
 
-// skip skips a test, and Main says so after the last one.
+// skip skips a test. Main prints the skipped tests after the last one.
 func skip(t testing.TB, why string) {
 	t.Helper()
 	skipped.Lock()
@@ -101,7 +100,7 @@ func reportSkipped() {
 	fmt.Printf("%d tests or parts of tests were skipped on the cluster of MAPD_E2E_KUBECONFIG:\n  %s\n", len(skipped.all), strings.Join(skipped.all, "\n  "))
 }
 
-// external is the cluster that is given; nil if none is.
+// external returns the given cluster; nil if none is given.
 func external(t testing.TB) *Cluster {
 	t.Helper()
 	if given() == "" {
@@ -134,8 +133,8 @@ var (
 	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-// sweep removes everything that has Label, and waits until its namespaces are
-// gone. Bindings go first, so that their policies are in nothing's way.
+// sweep removes all objects that have Label, and waits until the namespaces among them are gone.
+// It removes bindings first, so that their policies no longer affect the other deletions.
 func sweep(config *rest.Config) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// KyvernoNamespace is where Kyverno is.
+// KyvernoNamespace is the namespace of Kyverno.
 const KyvernoNamespace = "kyverno"
 
-// kyvernoPart returns the directory of Kyverno's module, or the program of that name,
-// which it builds if nobody has.
+// kyvernoPart returns the directory of Kyverno's module, or the path of a program of it, which it
+// builds if it is not in the cache.
 func kyvernoPart(t testing.TB, program ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(Root(t), "test", "e2e", "kyverno", "build.sh"), program...)
-	cmd.Stderr = os.Stderr // tells what takes so long
+	cmd.Stderr = os.Stderr // shows the progress of the build
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("test/e2e/kyverno/build.sh %s: %v", strings.Join(program, " "), err)
@@ -63,17 +63,17 @@ type Kyverno struct {
 	addr    string
 }
 
-// StartKyverno applies Kyverno's own manifest and plays the parts that bring its
-// admission controller to life, as Install does for mapd: it is a process with the flags
-// of its Deployment and the rights of its ServiceAccount, and its Service becomes a name
-// for that. Its other controllers, of reports, existing objects and clean-up, do not run.
+// StartKyverno applies Kyverno's own manifest and starts its admission controller, as Install does
+// for mapd: as a process with the flags of its Deployment and the rights of its ServiceAccount,
+// which its Service then leads to. Kyverno's other controllers, for reports, existing objects and
+// clean-up, do not run.
 func StartKyverno(t testing.TB, c *Cluster) *Kyverno {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join(kyvernoPart(t), "config", "install-latest-testing.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The definitions are too large for an annotation of what was applied last.
+	// The definitions are too large for the annotation last-applied-configuration.
 	if _, err := c.Kubectl(t, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func StartKyverno(t testing.TB, c *Cluster) *Kyverno {
 	return k
 }
 
-// value returns what a variable of the environment has in the Pod that stands for the process.
+// value returns the value that an environment variable would have in a Pod of the process.
 func value(v corev1.EnvVar) string {
 	switch {
 	case v.ValueFrom == nil || v.ValueFrom.FieldRef == nil:

@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	// Namespace, Name: where mapd is and what most of its objects are called.
+	// Namespace is the namespace of mapd, and Name the name of most of its objects.
 	Namespace = "mapd-system"
 	Name      = "mapd"
 )
@@ -43,16 +43,16 @@ type InstallOptions struct {
 	Cluster Options
 	// Replicas is how many processes are started; 0 means 1, -1 none.
 	Replicas int
-	// Flags are given to `mapd serve` after the harness's own.
+	// Flags are passed to `mapd serve` after the harness's own.
 	Flags []string
 	// Env is added to the environment of the replicas, as KEY=VALUE.
 	Env []string
 	// Manifest is applied; nil means manifests/install.yaml.
 	Manifest []byte
-	// Program is what replicas run; empty means Binary. Use changes it.
+	// Program is the program that replicas run; empty means Binary. Use changes it.
 	Program string
-	// Direct is for measurements: the API server reaches the replica that was
-	// started last without Mapd.Proxy, and nobody probes it once it is ready.
+	// Direct is for measurements: the API server reaches the replica that was started last without
+	// Mapd.Proxy, and the harness does not probe that replica once it is ready.
 	Direct bool
 	// CutAPI puts the proxy Mapd.API between the replicas and the API server.
 	CutAPI bool
@@ -73,7 +73,7 @@ type Mapd struct {
 	started  int
 }
 
-// Replica is one process `mapd serve`, in the place of a Pod.
+// Replica is one process `mapd serve`, which replaces a Pod.
 type Replica struct {
 	*Process
 	// Addr is where it listens.
@@ -124,8 +124,8 @@ func Install(t testing.TB, c *Cluster, o InstallOptions) *Mapd {
 	return m
 }
 
-// Expose turns the Service into a name for the proxy. It is needed again after
-// the Service has been made anew.
+// Expose makes the Service lead to the proxy. It must be called again after the Service was
+// created again.
 func (m *Mapd) Expose(t testing.TB) {
 	t.Helper()
 	m.expose(t, m.Port(t))
@@ -140,7 +140,7 @@ func (m *Mapd) expose(t testing.TB, port int) {
 	}
 }
 
-// Port is the port of the Service.
+// Port returns the port of the Service.
 func (m *Mapd) Port(t testing.TB) int {
 	t.Helper()
 	_, port, err := net.SplitHostPort(m.Proxy.Addr)
@@ -154,16 +154,16 @@ func (m *Mapd) Port(t testing.TB) int {
 	return n
 }
 
-// Replicas are those that were started by Install, AddReplica, Scale or Roll and
-// not stopped by Scale or Roll. They may have died.
+// Replicas returns the replicas that Install, AddReplica, Scale or Roll started, without those that
+// Scale, Roll or Remove stopped. Some of them may have ended.
 func (m *Mapd) Replicas() []*Replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.replicas)
 }
 
-// AddReplica starts one more replica, with more flags if given, and does not
-// wait for it; see WaitReady.
+// AddReplica starts one more replica, with additional flags, and does not wait until it is ready;
+// see WaitReady.
 func (m *Mapd) AddReplica(t testing.TB, flags ...string) *Replica {
 	t.Helper()
 	listen, service := FreePort(t), m.Port(t)
@@ -179,15 +179,15 @@ func (m *Mapd) AddReplica(t testing.TB, flags ...string) *Replica {
 	return r
 }
 
-// Use has replicas that start from now on run another program.
+// Use sets the program that replicas run that are started from now on.
 func (m *Mapd) Use(program string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.options.Program = program
 }
 
-// Another starts a replica of another installation, which is in another namespace
-// and is reached by a URL. It is none of Replicas.
+// Another starts a replica of another installation, which is in another namespace and is reached by
+// a URL. Replicas does not return it.
 func (m *Mapd) Another(t testing.TB, namespace string, flags ...string) *Replica {
 	t.Helper()
 	listen := FreePort(t)
@@ -213,10 +213,10 @@ func (m *Mapd) start(t testing.TB, listen int, flags []string) *Replica {
 		config.Host = "https://" + m.API.Addr
 	}
 	args := []string{"serve", "--kubeconfig", m.Kubeconfig(t, config, Namespace), "--listen", addr,
-		// The proxy needs a moment to see that a replica is going, as kube-proxy does.
+		// Like kube-proxy, the proxy needs some time to notice that a replica is ending.
 		"--shutdown-delay", "500ms",
-		// A machine that does other things too must not fail a test that is about
-		// something else. (30 s is the most that a server takes.)
+		// On a machine with other load, timeouts of the webhook must not fail tests of something
+		// else. (30 s is the longest timeout that a server accepts.)
 		"--webhook-timeout", "25s"}
 	r := &Replica{
 		Process: newProcess(m.test, m.Dir, fmt.Sprintf("mapd-%d", n), program, append(args, flags...), m.options.Env),
@@ -227,16 +227,16 @@ func (m *Mapd) start(t testing.TB, listen int, flags []string) *Replica {
 	return r
 }
 
-// probing returns a client that asks as a kubelet does: it has no CA to check with. A
-// connection for each probe sees a server that has stopped listening.
+// probing returns a client for probes. Like a kubelet it does not verify certificates, and it opens
+// a connection for each probe, so that it notices a server that has stopped listening.
 func probing() *http.Client {
 	return &http.Client{Timeout: Patience, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
 }
 
-// Scale starts or stops replicas, the newest first, until there are n, and waits:
-// for the stopped ones to end, for the others to be ready.
+// Scale starts replicas, or stops the newest ones, until there are n. It waits until the stopped
+// ones have ended and the others are ready.
 func (m *Mapd) Scale(t testing.TB, n int) {
 	t.Helper()
 	for _, r := range m.cut(n) {
@@ -251,8 +251,8 @@ func (m *Mapd) Scale(t testing.TB, n int) {
 	m.WaitReady(t)
 }
 
-// Roll replaces every replica by a new one, one after the other: the next one
-// starts and is ready before the old one stops.
+// Roll replaces every replica by a new one, one after the other. The new one is ready before the
+// old one is stopped.
 func (m *Mapd) Roll(t testing.TB) {
 	t.Helper()
 	for _, old := range m.Replicas() {
@@ -262,7 +262,7 @@ func (m *Mapd) Roll(t testing.TB) {
 	}
 }
 
-// Remove stops a replica and takes it off the list.
+// Remove stops a replica. Replicas does not return it afterwards.
 func (m *Mapd) Remove(t testing.TB, r *Replica) {
 	t.Helper()
 	m.mu.Lock()
@@ -276,9 +276,9 @@ func (m *Mapd) Remove(t testing.TB, r *Replica) {
 // stopTimeout is how long a replica may take to end.
 const stopTimeout = Patience
 
-// WaitReady waits until every replica is ready, connections reach them, and API servers are
-// told whom to call: no replica writes that before one is ready. Whether an API server has
-// read it already is not waited for, nor are entries for policies.
+// WaitReady waits until every replica is ready, connections reach them, and a replica has written
+// the ValidatingWebhookConfiguration, which none does before one is ready. It does not wait until
+// API servers have read that, nor for webhook entries of policies.
 func (m *Mapd) WaitReady(t testing.TB) {
 	t.Helper()
 	Eventually(t, startTimeout, "the replicas of mapd", func(ctx context.Context) error {
@@ -298,8 +298,8 @@ func (m *Mapd) WaitReady(t testing.TB) {
 	})
 }
 
-// written says whether a replica has written the configuration for validation, which has
-// an entry whatever the policies are.
+// written returns an error until a replica has written the ValidatingWebhookConfiguration, which
+// has entries even if there are no policies.
 func (m *Mapd) written(ctx context.Context) error {
 	c, err := m.Kubernetes.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookconfig.ValidationName, metav1.GetOptions{})
 	if err == nil && len(c.Webhooks) == 0 {
@@ -322,8 +322,8 @@ func (r *Replica) Get(ctx context.Context, path string) (code int, body string, 
 	return r.do(ctx, http.MethodGet, path, nil)
 }
 
-// Ask sends an AdmissionReview to this replica, as an API server would for policies that
-// say Fail and Never.
+// Ask sends an AdmissionReview to this replica, as an API server would for policies with
+// failurePolicy Fail and reinvocationPolicy Never.
 func (r *Replica) Ask(ctx context.Context, review []byte) (code int, body string, err error) {
 	return r.do(ctx, http.MethodPost, "/mutate/fail/never", review)
 }
@@ -343,7 +343,7 @@ func (r *Replica) do(ctx context.Context, method, path string, send []byte) (cod
 	return resp.StatusCode, string(data), err
 }
 
-// cut takes all but the first n replicas off the list and returns them.
+// cut removes all but the first n replicas from the list and returns those that it removed.
 func (m *Mapd) cut(n int) []*Replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -365,13 +365,11 @@ func (m *Mapd) watchEndpoints(t testing.TB) {
 	})
 	go func() {
 		defer close(done)
-		// A kubelet probes every 10 s at the most often that most people configure,
-		// and reports each change at once; a test has less patience.
+		// Kubelets usually probe every 10 s; that would make tests slow.
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			// A server that is down is what some tests are about; the next round
-			// tries again.
+			// Errors are ignored, because some tests stop the API server; the next tick tries again.
 			_ = m.updateEndpoints(ctx)
 			select {
 			case <-ctx.Done():
@@ -382,12 +380,13 @@ func (m *Mapd) watchEndpoints(t testing.TB) {
 	}()
 }
 
-// probeTimeout is how long a replica may take to say that it is ready. One that is
-// paused gets no new connections after it; one that is only slow must keep them.
+// probeTimeout is how long a replica may take to answer a probe. After that the proxy opens no new
+// connections to it. The timeout is short enough for a paused replica, and long enough that a slow
+// one still counts as ready.
 const probeTimeout = 5 * time.Second
 
-// updateEndpoints probes the replicas, tells the proxy which are ready, and
-// writes that down in the EndpointSlice.
+// updateEndpoints probes the replicas, sets those that are ready as the targets of the proxy, and
+// writes the EndpointSlice.
 func (m *Mapd) updateEndpoints(ctx context.Context) error {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -443,7 +442,7 @@ func sameEndpoints(a, b []discoveryv1.Endpoint) bool {
 	})
 }
 
-// serviceAccountToken makes a token as a kubelet does for a Pod.
+// serviceAccountToken requests a token for mapd's ServiceAccount, as a kubelet does for a Pod.
 func (m *Mapd) serviceAccountToken(t testing.TB) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))}}
@@ -454,9 +453,9 @@ func (m *Mapd) serviceAccountToken(t testing.TB) string {
 	return token.Status.Token
 }
 
-// DefaultServiceAccounts plays the controller that makes the ServiceAccount
-// "default" of namespaces, which the admission plugin ServiceAccount asks for. Where
-// there is a real controller it does nothing.
+// DefaultServiceAccounts creates the ServiceAccount "default" in namespaces, as a controller of
+// kube-controller-manager does; the admission plugin ServiceAccount requires it. In a given
+// cluster, which has that controller, DefaultServiceAccounts does nothing.
 func (c *Cluster) DefaultServiceAccounts(t testing.TB, namespaces ...string) {
 	t.Helper()
 	if c.APIServer == nil {
@@ -471,8 +470,8 @@ func (c *Cluster) DefaultServiceAccounts(t testing.TB, namespaces ...string) {
 	}
 }
 
-// Mapd runs another command of mapd, such as doctor, as somebody, and returns
-// its standard output and exit code. err is nil if it could be run at all.
+// Mapd runs another command of mapd, such as doctor, with a kubeconfig, and returns its standard
+// output and exit code. err is nil if the command could be run, whatever its exit code.
 func (m *Mapd) Mapd(t testing.TB, kubeconfig string, args ...string) (stdout string, code int, err error) {
 	t.Helper()
 	out, err := run(t, m.Dir, nil, []string{"KUBECONFIG=" + kubeconfig, "HOME=" + m.Dir}, Binary(t), args...)
@@ -484,7 +483,7 @@ func (m *Mapd) Mapd(t testing.TB, kubeconfig string, args ...string) (stdout str
 	return out, 0, err
 }
 
-// Logs returns what all replicas have printed, also those that are gone.
+// Logs returns the output of all replicas, including those that have ended.
 func (m *Mapd) Logs(t testing.TB) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(m.Dir, "mapd-*.log"))

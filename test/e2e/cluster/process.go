@@ -20,7 +20,7 @@ import (
 // again any number of times; its methods may be called from any goroutine.
 type Process struct {
 	Name string
-	// LogFile holds what it printed, of all its lives.
+	// LogFile has what the process has printed since it was first started.
 	LogFile string
 
 	path string
@@ -30,11 +30,11 @@ type Process struct {
 	mu   sync.Mutex
 	cmd  *exec.Cmd
 	done chan struct{} // closed when cmd has ended
-	err  error         // how it ended
+	err  error         // the result of cmd.Wait
 }
 
-// newProcess describes a process of a test without starting it. When the test
-// ends it is killed, and the end of its log is printed if the test has failed.
+// newProcess returns a process of a test that is not started yet. When the test ends, the process
+// is killed, and the end of its log is printed if the test has failed.
 func newProcess(t testing.TB, dir, name, path string, args, env []string) *Process {
 	p := &Process{Name: name, LogFile: filepath.Join(dir, name+".log"), path: path, args: args, env: env}
 	t.Cleanup(func() {
@@ -85,7 +85,7 @@ func (p *Process) start() error {
 	return nil
 }
 
-// running is called with the lock held.
+// running reports whether the process runs. The caller must hold the lock.
 func (p *Process) running() bool {
 	if p.cmd == nil {
 		return false
@@ -98,14 +98,14 @@ func (p *Process) running() bool {
 	}
 }
 
-// Running says whether the process is there, paused or not.
+// Running reports whether the process exists, even if it is paused.
 func (p *Process) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.running()
 }
 
-// PID is the number of the process that runs now; 0 if none does.
+// PID returns the ID of the running process; 0 if it does not run.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Done is closed when the process that runs now has ended.
+// Done returns a channel that is closed when the running process has ended.
 func (p *Process) Done() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *Process) Done() <-chan struct{} {
 	return p.done
 }
 
-// ExitCode is that of the process that has ended; -1 if it runs or a signal ended it.
+// ExitCode returns the exit code of the process; -1 if it still runs or was ended by a signal.
 func (p *Process) ExitCode() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,20 +162,20 @@ func (p *Process) WaitEnd(t testing.TB, timeout time.Duration) {
 	}
 }
 
-// Terminate sends SIGTERM and does not wait; see WaitEnd. (A second SIGTERM
-// would end mapd at once.)
+// Terminate sends SIGTERM and does not wait; see WaitEnd. It must not be called twice: a second
+// SIGTERM ends mapd at once.
 func (p *Process) Terminate() { p.signal(syscall.SIGTERM) }
 
-// Kill ends the process at once, and what it has started.
+// Kill kills the process and the processes that it has started.
 func (p *Process) Kill() {
 	done := p.Done()
 	p.signal(syscall.SIGKILL)
 	<-done
 }
 
-// Pause stops the process in its tracks: its connections stay open and nothing
-// is answered. Continue lets it go on. A thread that is at work takes a moment to
-// stop, so Pause waits until all of them have.
+// Pause stops the process by SIGSTOP: its connections stay open, and it does not answer. Continue
+// lets it run again. A running thread does not stop immediately, so Pause waits until all threads
+// have stopped.
 func (p *Process) Pause() {
 	p.signal(syscall.SIGSTOP)
 	for deadline := time.Now().Add(time.Minute); p.Running() && !stopped(p.cmd.Process.Pid) && time.Now().Before(deadline); {
@@ -186,12 +186,12 @@ func (p *Process) Pause() {
 // Continue ends a Pause.
 func (p *Process) Continue() { p.signal(syscall.SIGCONT) }
 
-// signal sends a signal to the process and what it has started.
+// signal sends a signal to the process and the processes that it has started.
 func (p *Process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running() {
-		// The only error is that it has just ended, which Done tells.
+		// The only possible error is that the process has just ended, which closes Done.
 		_ = syscall.Kill(-p.cmd.Process.Pid, s)
 	}
 }
@@ -217,7 +217,7 @@ func (p *Process) tail(n int) string {
 	return string(bytes.Join(lines, []byte("\n")))
 }
 
-// ended describes a process that should run and does not; nil while it runs.
+// ended returns nil while the process runs; else an error with the end of its log.
 func (p *Process) ended() error {
 	p.mu.Lock()
 	running, err := p.running(), p.err
@@ -228,8 +228,8 @@ func (p *Process) ended() error {
 	return fmt.Errorf("%s has ended: %v\n%s", p.Name, err, p.tail(20))
 }
 
-// spawn starts commands from one thread that never ends: Linux sends the signal
-// of a parent's death when the thread dies that started the child.
+// spawn starts commands from one thread that never ends: Linux sends the parent-death signal to a
+// child when the thread that started it ends.
 func spawn(cmd *exec.Cmd) error {
 	spawner.once.Do(func() {
 		spawner.commands = make(chan *exec.Cmd)
@@ -268,8 +268,7 @@ func run(t testing.TB, dir string, stdin []byte, env []string, path string, args
 	return stdout.String(), nil
 }
 
-// Process describes a server of the test's own, which runs beside those of the cluster
-// and ends with the test. It is not started.
+// Process returns a server of the test itself, which is not started yet. It ends with the test.
 func (c *Cluster) Process(t testing.TB, name, path string, args ...string) *Process {
 	return newProcess(t, c.Dir, name, path, args, nil)
 }

@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// attributes put a process into a group of its own, so that it can be ended with
-// all that it starts, and end it with the test program.
+// attributes puts a process into a process group of its own, so that it can be killed together with
+// the processes that it starts, and makes Linux kill it when the test program ends.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// stopped says that no thread of a process runs (proc(5): the state stands behind
-// the name, which is in parentheses).
+// stopped reports whether all threads of a process are stopped. In stat (proc(5)) the state follows
+// the name, which is in parentheses.
 func stopped(pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil || len(threads) == 0 {

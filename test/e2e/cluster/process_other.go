@@ -4,11 +4,11 @@ package cluster
 
 import "syscall"
 
-// attributes put a process into a group of its own, so that it can be ended with
-// all that it starts. Only Linux can end it with a test program that is killed.
+// attributes puts a process into a process group of its own, so that it can be killed together with
+// the processes that it starts. Only Linux can also kill it when the test program is killed.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// stopped is unknown without a /proc.
+// stopped always returns true, because without /proc the states of threads are not known.
 func stopped(int) bool { return true }

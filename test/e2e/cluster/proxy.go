@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Proxy forwards TCP connections to one of its targets, in turn, as kube-proxy
-// does for a Service. A connection that no target takes is reset.
+// Proxy forwards TCP connections to its targets in turn, as kube-proxy does for a Service. If no
+// target accepts a connection, it is reset.
 type Proxy struct {
 	// Addr is where it listens: 127.0.0.1 and a port.
 	Addr string
@@ -48,14 +48,14 @@ func NewProxy(t testing.TB, targets ...string) *Proxy {
 	return p
 }
 
-// Targets sets where new connections go; those that exist stay.
+// Targets sets the targets of new connections. It does not close existing ones.
 func (p *Proxy) Targets(addrs ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.targets = slices.Clone(addrs)
 }
 
-// Cut resets all connections that exist.
+// Cut resets all existing connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,12 +76,12 @@ func (p *Proxy) serve(in *net.TCPConn) {
 	var both sync.WaitGroup
 	copy := func(to, from *net.TCPConn) {
 		if _, err := io.Copy(to, from); err != nil {
-			// A reset on one side is one on the other.
+			// If one side resets the connection, the other side is reset, too.
 			reset(to)
 			reset(from)
 			return
 		}
-		_ = to.CloseWrite() // fails if the other side is gone, which is as good
+		_ = to.CloseWrite() // fails if the other side has closed the connection already
 	}
 	both.Go(func() { copy(out, in) })
 	both.Go(func() { copy(in, out) })
@@ -94,7 +94,7 @@ func (p *Proxy) serve(in *net.TCPConn) {
 	out.Close()
 }
 
-// dial connects to the next target that takes the connection; nil if none does.
+// dial connects to the next target that accepts the connection; it returns nil if none does.
 func (p *Proxy) dial() *net.TCPConn {
 	p.mu.Lock()
 	targets := slices.Clone(p.targets)
@@ -109,7 +109,7 @@ func (p *Proxy) dial() *net.TCPConn {
 	return nil
 }
 
-// reset closes a connection so that the other side gets an error and not an end.
+// reset closes a connection such that the other side gets an error and not EOF.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // fails on a closed connection
@@ -122,9 +122,9 @@ var ports struct {
 	used map[int]bool
 }
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on and that is not
-// returned again. It is below those that the system gives to outgoing
-// connections, so that it stays free while a server restarts.
+// FreePort returns a port of 127.0.0.1 on which no program listens. It does not return a port
+// twice. The port is below the system's range for outgoing connections, so that it stays free
+// while a server restarts.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	ports.mu.Lock()

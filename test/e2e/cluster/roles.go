@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// AggregateLabel is what an administrator puts on a ClusterRole to let mapd read
-// kinds of parameters.
+// AggregateLabel is the label of ClusterRoles with which an administrator lets mapd read kinds of
+// parameters.
 const AggregateLabel = "mapd.dev/aggregate-to-params"
 
 // GrantParams lets mapd read resources of a group as parameters, until the test
@@ -37,10 +37,10 @@ func (m *Mapd) GrantParams(t testing.TB, group string, resources ...string) {
 	m.AggregateRoles(t)
 }
 
-// AggregateRoles plays the controller that fills in the rules of aggregated
-// ClusterRoles. Install, StartKyverno and GrantParams do it; it is needed again after another
-// labelled ClusterRole has been made or changed. Where there is a real controller
-// it does nothing.
+// AggregateRoles fills in the rules of aggregated ClusterRoles, as a controller of
+// kube-controller-manager does. Install, StartKyverno and GrantParams call it. It must be called
+// again after a labelled ClusterRole was created or changed. In a given cluster, which has that
+// controller, it does nothing.
 func (c *Cluster) AggregateRoles(t testing.TB) {
 	t.Helper()
 	if c.APIServer == nil {

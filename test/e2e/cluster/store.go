@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// storedAtOnce is how many objects one transaction has, and storedBytes about how much
-// text: etcd takes 128 operations and 1.5 MiB.
+// storedAtOnce is how many objects one transaction has, and storedBytes roughly their size: etcd
+// accepts up to 128 operations and 1.5 MiB.
 const (
 	storedAtOnce = 100
 	storedBytes  = 1 << 20
@@ -23,9 +23,10 @@ const (
 	storedPage = 5000
 )
 
-// Store writes objects to etcd, as an API server that keeps JSON would, with no request for
-// each. resource is where a server keeps them, which for Nodes is minions. They need a kind, and a creationTimestamp and an uid are the
-// caller's. It needs a cluster that the test started.
+// Store writes objects directly to etcd, as an API server that stores JSON would; that is faster
+// than a request for each. resource is the part of the etcd key for the kind, which for Nodes is
+// minions. The objects must have a kind; the caller also sets creationTimestamp and uid if they
+// are needed. Store needs a cluster that the test started.
 func (c *Cluster) Store(t testing.TB, resource string, objects ...metav1.Object) {
 	t.Helper()
 	if c.etcd == "" {
@@ -61,7 +62,7 @@ func (c *Cluster) Store(t testing.TB, resource string, objects ...metav1.Object)
 	flush()
 }
 
-// askEtcd sends a request to etcd and reads its answer, unless that is nil.
+// askEtcd sends a request to etcd and decodes the answer into answer, unless answer is nil.
 func (c *Cluster) askEtcd(t testing.TB, what string, request, answer any) {
 	t.Helper()
 	body, err := json.Marshal(request)
@@ -85,16 +86,16 @@ func (c *Cluster) askEtcd(t testing.TB, what string, request, answer any) {
 	}
 }
 
-// Writes returns by name how often the objects of a resource in a namespace have been written since they
-// were created, the creation included. It asks etcd, so no restart of an API server and no watch that
-// broke hides one.
+// Writes returns, by name, how often the objects of a resource in a namespace were written, with
+// their creation. It asks etcd, so it also counts writes during restarts of API servers and
+// interruptions of watches.
 func (c *Cluster) Writes(t testing.TB, resource, namespace string) map[string]int {
 	t.Helper()
 	if c.etcd == "" {
 		t.Fatal("Writes needs a cluster that the test started")
 	}
 	prefix := path.Join("/registry", resource, namespace) + "/"
-	end := []byte(strings.TrimSuffix(prefix, "/") + "0") // after all that begin with the prefix
+	end := []byte(strings.TrimSuffix(prefix, "/") + "0") // the first key after those that begin with the prefix
 	out := map[string]int{}
 	for from := []byte(prefix); ; {
 		var page struct {

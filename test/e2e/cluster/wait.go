@@ -15,19 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What is waited for is asked for each pollEvery at first, and seldomer the longer it takes,
-// at most each pollSeldom: questions load the two cores that the servers share with the tests.
+// Eventually polls every pollEvery at first, and then less and less often, down to every
+// pollSeldom, because polling loads the cores that the servers share with the tests.
 const (
 	pollEvery  = 25 * time.Millisecond
 	pollSeldom = 100 * time.Millisecond
 )
 
-// Patience is the timeout of a wait that measures nothing: it only ends a test that
-// would wait for ever, so it must be long enough for any machine.
+// Patience is the timeout of waits. It only ends a test that would wait for ever, and measures
+// nothing, so it is long enough for any machine.
 const Patience = 3 * time.Minute
 
 // Eventually calls f until it returns nil. After timeout the test fails with
-// what was waited for and the last error. f's context ends with the timeout.
+// what, which names what it waited for, and the last error. f's context ends with the timeout.
 func Eventually(t testing.TB, timeout time.Duration, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	start := time.Now()
@@ -36,8 +36,8 @@ func Eventually(t testing.TB, timeout time.Duration, what string, f func(ctx con
 	}
 }
 
-// Always calls f for as long as d, and longer if no call has succeeded by then, and fails
-// the test at the first error.
+// Always calls f again and again for the time d, and once more if no call has succeeded by then. It
+// fails the test at the first error.
 func Always(t testing.TB, d time.Duration, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -113,7 +113,7 @@ func poll(ctx context.Context, timeout time.Duration, f func(ctx context.Context
 		if err == nil {
 			return nil
 		}
-		// An error that the end of the context made says less than the one before.
+		// An error caused by the end of the context says less than the one before it.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}

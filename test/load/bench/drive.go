@@ -10,7 +10,7 @@ import (
 	"github.com/mapd-project/mapd/test/load"
 )
 
-// drive sends to a webhook that runs already, and prints what came of it.
+// drive sends reviews to a webhook that runs already, and prints the results.
 func drive(ctx context.Context, f *flags) error {
 	ca, err := os.ReadFile(f.ca)
 	if err != nil {
@@ -43,11 +43,11 @@ func drive(ctx context.Context, f *flags) error {
 	return m.Err
 }
 
-// measurement is a Result and what the server's process used for it; 0 is not known.
+// measurement is a Result and what the server's process used; 0 means that it is not known.
 type measurement struct {
 	load.Result
-	cpu  time.Duration // for a request
-	used load.Usage    // afterwards
+	cpu  time.Duration // for each request
+	used load.Usage    // at the end
 }
 
 func (m *measurement) perSecond() float64 { return float64(m.Requests) / m.Took.Seconds() }

@@ -11,7 +11,7 @@ import (
 	"github.com/mapd-project/mapd/test/load"
 )
 
-// serveFloor serves one of the plain webhooks until ctx is done, and says where as
+// serveFloor serves one of the floors until ctx is done. It prints its address in the same form as
 // mapd does.
 func serveFloor(ctx context.Context, f *flags) error {
 	handler := load.Floors[f.floor]
@@ -26,7 +26,7 @@ func serveFloor(ctx context.Context, f *flags) error {
 	mux.Handle("/mutate", handler)
 	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // nobody waits for an answer
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // no request is under way then
 	fmt.Fprintf(f.out, "floor %s: listening on https://%s/mutate\n", f.floor, listener.Addr())
 	if err := server.ServeTLS(listener, f.cert, f.key); !errors.Is(err, http.ErrServerClosed) {
 		return err

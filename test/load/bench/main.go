@@ -2,14 +2,13 @@
 // as little as a webhook can: one that decodes a review and allows it, and one that
 // decodes the Pod too, labels it and encodes it again.
 //
-// Each server is a process of its own, and all take turns. Before anything is
-// measured, the answers' patches are applied and the Pods looked at; while it is
-// measured, every answer has to say the same. A wrong answer or an error ends the
-// run with exit code 1, a goal that is missed does not: times depend on the machine
-// and on what else it does.
+// Each server is a process of its own, and they are measured in turn. Before a measurement, bench
+// applies the patch of an answer and checks the Pod; during it, every answer has to be equal to
+// that one. A wrong answer or an error ends the run with exit code 1. A missed goal does not,
+// because times depend on the machine and on its other load.
 //
-// With -url it drives one webhook that runs already, on this machine; with -floor
-// it is one of the plain servers.
+// With -url it sends to one webhook that runs already, on this machine; with -floor it is one of
+// the plain servers.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The plain servers are this program once more.
+// TestMain runs a plain server if the test program was started as one.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-floor" {
 		main()
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestQuick runs all of it, with few policies and for a moment.
+// TestQuick runs the whole program, with few policies and for a short time.
 func TestQuick(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds mapd and starts servers")

@@ -16,29 +16,29 @@ import (
 	"github.com/mapd-project/mapd/test/load"
 )
 
-// A size is a cluster that docs/operate/scale.md is about.
+// A size is one of the cluster sizes in docs/operate/scale.md.
 type size struct {
 	nodes, tenants int
-	// shared policies are for all Pods. each are for those of one tenant, of which there
-	// are so many; only one tenant's are met.
+	// shared is the number of policies for all Pods, and each the number of policies for the Pods
+	// of each tenant. The measured Pods are those of one tenant.
 	shared, each int
-	writes       int // a second, at the most
+	writes       int // the most in a second
 }
 
-// sizes are assumptions: docs/operate/scale.md says where they are from.
+// sizes are assumptions; docs/operate/scale.md has their sources.
 var sizes = []size{
 	{nodes: 50, tenants: 10, shared: 10, each: 2, writes: 20},
 	{nodes: 500, tenants: 100, shared: 20, each: 2, writes: 50},
 	{nodes: 5000, tenants: 1000, shared: 30, each: 2, writes: 200},
 }
 
-// tenantLabel is what namespaces of a tenant have.
+// tenantLabel is the label of a tenant's namespaces.
 const tenantLabel = "tenant"
 
 func tenant(i int) string { return fmt.Sprintf("t%04d", i) }
 
-// objects are the Namespaces, policies and bindings of a size. The namespace default
-// belongs to the first tenant.
+// objects returns the Namespaces, policies and bindings of a size. The namespace default belongs
+// to the first tenant.
 func (z *size) objects() []*unstructured.Unstructured {
 	namespace := func(name, tenant string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
@@ -51,7 +51,7 @@ func (z *size) objects() []*unstructured.Unstructured {
 		made := load.Policy(api.OwnGroup, load.Label, n)
 		n++
 		if namespaceLabels != nil {
-			// The policy is the tenant's by its binding.
+			// The binding limits the policy to the tenant's namespaces.
 			made[1].Object["spec"].(map[string]any)["matchResources"] = map[string]any{"namespaceSelector": map[string]any{"matchLabels": namespaceLabels}}
 		}
 		all = append(all, made...)
@@ -70,10 +70,10 @@ func (z *size) objects() []*unstructured.Unstructured {
 	return all
 }
 
-// policies is how many policies, and bindings, a size has.
+// policies returns the number of policies of a size, which is also the number of bindings.
 func (z *size) policies() int { return z.shared + z.tenants*z.each }
 
-// entries counts the entries that the webhook configuration has.
+// entries returns the number of entries of the webhook configuration for these policies.
 func (z *size) entries() (int, error) {
 	all := z.objects()
 	var reaches []*webhookconfig.Reach
@@ -95,9 +95,9 @@ func (z *size) entries() (int, error) {
 	return len(entries), nil
 }
 
-// scale measures one replica with the policies of each size and prints what a cluster of
-// that size needs. CPU is that of the replica's process, so that a busy machine does not
-// matter much.
+// scale measures one replica with the policies of each size, and prints what a cluster of that
+// size needs. It measures the CPU time of the replica's process, so other load on the machine
+// changes it little.
 func scale(ctx context.Context, f *flags) error {
 	dir, err := os.MkdirTemp("", "mapd-scale-")
 	if err != nil {

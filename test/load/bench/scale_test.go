@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// docs/operate/scale.md has the sizes that this program measures, what follows from them and from
-// each figure that was measured, and says where, with what and how it was measured.
+// docs/operate/scale.md has the sizes that this program measures, the values computed from them
+// and from the measured figures, and the machine, the versions and the command of the measurement.
 func TestScalePage(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operate/scale.md")
 	if err != nil {
@@ -69,7 +69,7 @@ func section(t *testing.T, page, heading string) string {
 	return text
 }
 
-// thousands writes a number as the page does.
+// thousands formats a number as the page does.
 func thousands(n int) string {
 	if n < 1000 {
 		return fmt.Sprint(n)

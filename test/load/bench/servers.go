@@ -61,7 +61,7 @@ type server struct {
 	stop   func()
 }
 
-// certificate is one for localhost in files, thrown away with their directory.
+// certificate has the files of a certificate for localhost, which are deleted with their directory.
 type certificate struct {
 	cert, key string
 	ca        []byte
@@ -89,7 +89,7 @@ func newCertificate(dir string) (*certificate, error) {
 	return c, os.WriteFile(c.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600)
 }
 
-// writePolicies writes objects into files of a directory, a thousand to each.
+// writePolicies writes objects into files of a directory, up to a thousand into each.
 func writePolicies(dir string, objects []*unstructured.Unstructured) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -112,7 +112,7 @@ func writePolicies(dir string, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// startTimeout is for loading 10,000 policies on a machine that is busy.
+// startTimeout is long enough to load 10,000 policies on a busy machine.
 const startTimeout = 2 * time.Minute
 
 // start starts a subject and waits until it is ready.
@@ -133,7 +133,7 @@ func start(ctx context.Context, f *flags, s subject, dir string, cert *certifica
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second // and then it is killed
+	cmd.WaitDelay = 5 * time.Second // after that it is killed
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func start(ctx context.Context, f *flags, s subject, dir string, cert *certifica
 			c.Close()
 		}
 		_ = cmd.Cancel() // it may have ended
-		_ = cmd.Wait()   // how is of no interest: it was stopped
+		_ = cmd.Wait()   // the exit status does not matter
 	}
 	lines := bufio.NewScanner(out)
 	for v.url == "" && lines.Scan() {
@@ -172,7 +172,7 @@ func start(ctx context.Context, f *flags, s subject, dir string, cert *certifica
 	return v, nil
 }
 
-// ready asks /readyz until the answer is yes.
+// ready waits until /readyz answers that the server is ready.
 func (v *server) ready(ctx context.Context, ca []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

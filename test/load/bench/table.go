@@ -19,10 +19,10 @@ import (
 	"github.com/mapd-project/mapd/test/load"
 )
 
-// connections are how many there are at a time.
+// connections are the numbers of connections to measure with.
 var connections = []int{1, 4, 16}
 
-// whole is what is measured, short what -quick looks at. The floors come first.
+// whole are the servers to measure, and short those for -quick. The floors come first.
 var (
 	whole = []subject{
 		{name: "floor: allow", floor: "allow"},
@@ -46,7 +46,7 @@ func labels(policies, matching int) subject {
 	return s
 }
 
-// A pod is one that is sent.
+// A pod is a Pod that is sent.
 type pod struct {
 	name   string
 	object map[string]any
@@ -70,13 +70,13 @@ func newPods(out io.Writer) ([]pod, error) {
 	return all, nil
 }
 
-// key is a row.
+// key identifies a row of the table.
 type key struct {
 	server, pod string
 	connections int
 }
 
-// figures are those of all turns of a row.
+// figures has the figures of all turns of a row.
 type figures struct {
 	requests int
 	took     time.Duration
@@ -91,7 +91,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// table measures a plan and prints it.
+// table measures the servers of a plan and prints the table.
 func table(ctx context.Context, f *flags, plan []subject) error {
 	fmt.Fprintf(f.out, "%s, %d CPUs, %s\n", runtime.Version(), runtime.NumCPU(), runtime.GOOS+"/"+runtime.GOARCH)
 	all, err := newPods(f.out)
@@ -146,7 +146,7 @@ func table(ctx context.Context, f *flags, plan []subject) error {
 	return nil
 }
 
-// check asks once and looks at what the answer makes of a Pod.
+// check sends one review, applies the patch of the answer, and checks the Pod.
 func (v *server) check(ctx context.Context, p pod) error {
 	response, err := v.client[1].Ask(ctx, p.review)
 	if err != nil {
@@ -187,10 +187,10 @@ func (v *server) check(ctx context.Context, p pod) error {
 	return nil
 }
 
-// results are what is printed.
+// results has the results that are printed.
 type results struct {
 	rows map[key]*figures
-	// memory has the most that was seen of each, after a turn.
+	// memory has the largest usage of each server that was seen after a turn.
 	memory map[string]load.Usage
 	loaded map[string]time.Duration
 }
@@ -263,9 +263,9 @@ func times(x float64) string {
 	return fmt.Sprintf("%.2f×", x)
 }
 
-// printGoals says which goals are met. Who may use four times the CPU of the floor
-// cannot answer in twice its time when both cores are busy, so the one for p99 ends
-// at ten policies.
+// printGoals prints which goals are met. The goal for p99, twice the time of the floor, is only
+// for up to ten policies: with more, a server may use four times the CPU of the floor, and cannot
+// answer in twice its time if both cores are busy.
 func (r *results) printGoals(out io.Writer, plan []subject, all []pod) {
 	fmt.Fprintln(out, "\n| goal | is | |\n| --- | --- | --- |")
 	for _, s := range plan {
