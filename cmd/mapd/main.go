@@ -29,9 +29,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	stdout = out
 	root := newRoot(streams{stdin, stdout, stderr})
 	root.SetArgs(spelled(args))
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	cmd, err := root.ExecuteC()
 	if err == nil && out.err != nil {
 		err = out.err // cobra prints help and ignores the error
@@ -97,7 +94,10 @@ on manifests, to see what a policy does, and as an admission webhook.`,
 	root.SetCompletionCommandGroupID("tools")
 	root.SetFlagErrorFunc(flagError)
 	addCompletion(root)
-	addHelp(root)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	addHelp(root) // remembers where the output goes
 	return root
 }
 

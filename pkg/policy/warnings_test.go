@@ -257,7 +257,7 @@ func TestTargets(t *testing.T) {
 		groups, versions, resources []string
 		want                        string
 	}{
-		"a product":               {[]string{"", "apps"}, []string{"v1"}, []string{"pods", "deployments"}, "[/v1, Kind=Pod apps/v1, Kind=Deployment] false"},
+		"a product":               {[]string{"", "apps"}, []string{"v1"}, []string{"pods", "deployments"}, "[apps/v1, Kind=Deployment /v1, Kind=Pod] false"},
 		"versions":                {[]string{"apps"}, []string{"v1", "v1beta9"}, []string{"deployments"}, "[apps/v1, Kind=Deployment] false"},
 		"a group to be defined":   {[]string{"apps", "example.com"}, []string{"v1"}, []string{"deployments"}, "[apps/v1, Kind=Deployment] true"},
 		"no such resource at all": {[]string{"", "apps"}, []string{"v1"}, []string{"pods", "nosuch"}, "[/v1, Kind=Pod] true"},
