@@ -272,7 +272,8 @@ func (x *examination) validation() {
 	}
 	if x.own.exceptions {
 		if names = append(names, exceptions.EntryName); !have[exceptions.EntryName] {
-			x.say(Bad, check, webhookconfig.ValidationName+" lacks "+exceptions.EntryName+", so new exceptions do not hold", "mapd writes the entry when a replica is ready: see its log")
+			x.say(Warning, check, webhookconfig.ValidationName+" lacks "+exceptions.EntryName+", so new exceptions have no effect",
+				"mapd writes the entry when a replica is ready, unless its release knows no exceptions: see its log")
 		}
 	}
 	if len(missing) > 0 {
