@@ -289,6 +289,8 @@ func testOutcome(r *suite.Results) error {
 		return &codedError{code: exitPolicy}
 	case r.Count(suite.Failed)+r.Count(suite.Broken) > 0:
 		return &codedError{code: exitDenied}
+	case len(r.Outcomes) == 0 && len(r.Empty) > 0:
+		return usagef("test: there is no case")
 	case len(r.Outcomes) == 0:
 		return usagef("test: there is no case, or none that --run matches")
 	}
